@@ -85,6 +85,12 @@ class ConditionError : public DiagnosticError {
     using DiagnosticError::DiagnosticError;
 };
 
+// Thrown for a schedule that has more steps or pieces than can be followed.
+class TooLargeError : public DiagnosticError {
+  public:
+    using DiagnosticError::DiagnosticError;
+};
+
 // Thrown for a schedule, topology or file that does not exist. what() says where it was looked for.
 class NotFoundError : public std::runtime_error {
   public:

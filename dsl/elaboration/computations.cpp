@@ -73,7 +73,7 @@ Region Computations::place_of(ViewId view, Rank rank) const {
 }
 
 std::vector<Rank> Computations::ranks() const {
-    if (only_) return {*only_};
+    if (!only_.are_all()) return only_.some();
     std::vector<Rank> all(static_cast<std::size_t>(graph_.ranks));
     for (Rank rank = 0; rank < graph_.ranks; ++rank) all[static_cast<std::size_t>(rank)] = rank;
     return all;
@@ -211,7 +211,7 @@ void Computations::select(const ast::Let& let, Span span, Scope& scope) {
     std::size_t next = 0;
     for (const Rank rank : ranks())
         add_step(number, rank, regions[next++], views_[selection].held(topology_, rank), {}, span);
-    ++graph_.phases;
+    transfers_.end_phase();
     scope.add(let.name.text, ViewRef{selection});
 }
 
@@ -236,7 +236,7 @@ void Computations::total(const ast::Let& let, Fold fold, Span span, Scope& scope
     for (const Rank rank : ranks())
         add_step(number, rank, regions[next++], views_[sums].held(topology_, rank), held_by(rank, terms),
                  span);
-    ++graph_.phases;
+    transfers_.end_phase();
     scope.add(let.name.text, ViewRef{sums});
 }
 
@@ -268,7 +268,7 @@ void Computations::assign(const ast::Assign& assign, Span span, const Scope& sco
         Region written = shifted(region, target.buffer);
         add_step(number, rank, std::move(region), std::move(written), held_by(rank, terms), span);
     }
-    ++graph_.phases;
+    transfers_.end_phase();
 }
 
 void Computations::partition(const ast::Partition& partition, Span span, const Scope& scope) {

@@ -14,7 +14,7 @@ class Computations {
   public:
     // All references must outlive it. only: as in Transfers.
     Computations(StepGraph& graph, const Topology& topology, Views& views, Transfers& transfers,
-                 std::optional<Rank> only)
+                 const Wanted& only)
         : graph_(graph), topology_(topology), views_(views), transfers_(transfers), only_(only) {}
 
     // Each of these names a new buffer.
@@ -73,7 +73,7 @@ class Computations {
     const Topology& topology_;
     Views& views_;
     Transfers& transfers_;
-    std::optional<Rank> only_;
+    const Wanted& only_;
 };
 
 }  // namespace hocket::dsl

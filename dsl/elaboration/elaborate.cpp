@@ -167,16 +167,15 @@ StepGraph Elaborator::run() {
     graph_.collective = runnable_.collective();
     graph_.ranks = topology_.ranks();
     graph_.root = options_.root;
-    const View own = View::by_rank(topology_, true);
     const Contract contract = contract_of(graph_.collective);
     const bool has_owners = contract.is_by_rank();
-    for (Rank rank = 0; has_owners && !options_.only && rank < graph_.ranks; ++rank)
-        graph_.owned.push_back(own.held(topology_, rank));
-    if (is_own(graph_.collective) && !options_.only)
+    if (has_owners && options_.only.are_all()) graph_.owned = owned_pieces(topology_);
+    if (is_own(graph_.collective) && options_.only.are_all())
         graph_.promise = promise_of(library_.definition_of(graph_.collective), graph_.ranks, graph_.root,
                                     options_.deadline);
 
     const ViewId buffer = views_.add(initial_view(topology_, graph_.collective, graph_.root));
+    if (options_.symmetry) options_.symmetry->pieces(views_[buffer]);
     if (runnable_.schedule) {
         graph_.header = runnable_.schedule->span;
         check_header(*runnable_.schedule);
@@ -349,10 +348,17 @@ Runnable Elaborator::algorithm_for(const ast::Compose& compose, const Group& gro
     return runnable_of(*algorithm, with_values(call, transfers_.evaluator(scope, nullptr)));
 }
 
-// Returns one rank of each group. If only one rank's steps are wanted, returns that rank, for its group.
+// Returns the first rank of each group that has wanted ranks.
 std::vector<Rank> Elaborator::anchors(const Group& group) const {
-    if (options_.only) return {*options_.only};
     std::vector<Rank> result;
+    for (Rank rank : options_.only.some()) {
+        for (const int level : group.levels)
+            rank -= topology_.coordinate(rank, level) * topology_.stride(level);
+        result.push_back(rank);
+    }
+    std::sort(result.begin(), result.end());
+    result.erase(std::unique(result.begin(), result.end()), result.end());
+    if (!options_.only.are_all()) return result;
     for (Rank rank = 0; rank < graph_.ranks; ++rank) {
         bool first = true;
         for (const int level : group.levels) first &= topology_.coordinate(rank, level) == 0;
@@ -427,7 +433,7 @@ void Elaborator::compose_packed(const ast::Compose& compose, ViewId view, const 
         if (scatters) {
             for (const Rank rank : anchors(group))
                 computations_.exchange(packed, members_of(topology_, group, rank), span);
-            ++graph_.phases;
+            transfers_.end_phase();
         } else {
             // An all_reduce brings the pieces together, and each rank adds them up.
             ast::Compose gather = compose;
@@ -463,7 +469,9 @@ void Elaborator::run_algorithm(const Runnable& runnable, const Group& group, Vie
         graph_.buffers = std::max(graph_.buffers, next.buffer() + 1);
         target = views_.add(std::move(next));
     }
+    const std::uint32_t execution = transfers_.execution;
     for (const Rank anchor : anchors) {
+        transfers_.execution = execution;
         Arena arena{group, members_of(topology_, group, anchor), call, true, algorithm.group.text + ".size"};
         Scope scope = runnable.arguments;
         scope.add(algorithm.buffer.text, ViewRef{view});
@@ -503,6 +511,13 @@ Runnable runnable_of(const ast::Schedule& schedule, const ast::Expression& call,
 
 Runnable in_tiles(const Runnable& automatic, std::int64_t tiles) {
     return runnable_of(*automatic.schedule, *automatic.automatic, tiles);
+}
+
+std::vector<Region> owned_pieces(const Topology& topology) {
+    const View own = View::by_rank(topology, true);
+    std::vector<Region> pieces;
+    for (Rank rank = 0; rank < topology.ranks(); ++rank) pieces.push_back(own.held(topology, rank));
+    return pieces;
 }
 
 bool is_allowed(const Runnable& runnable, const Group& group) {

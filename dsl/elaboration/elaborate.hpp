@@ -7,6 +7,7 @@
 #include "dsl/base/deadline.hpp"
 #include "dsl/elaboration/library.hpp"
 #include "dsl/elaboration/symmetry_finder.hpp"
+#include "dsl/elaboration/transfers.hpp"
 #include "dsl/elaboration/value.hpp"
 #include "dsl/graph/step_graph.hpp"
 #include "dsl/syntax/ast.hpp"
@@ -43,8 +44,8 @@ using Chooser =
 
 struct ElaborateOptions {
     Rank root = 0;
-    // If set, only this rank's steps are laid out, in the same order and with the same meaning.
-    std::optional<Rank> only;
+    // Only these ranks' steps are laid out, in the same order and with the same meaning.
+    Wanted only;
     Chooser choose;
     // Called for each algorithm in use, with the size of its group, before its steps are laid out.
     std::function<void(const Runnable&, Rank size, Span call)> on_use = {};
@@ -56,6 +57,9 @@ struct ElaborateOptions {
 // Throws DiagnosticError, DeadlineError.
 StepGraph elaborate(const Runnable& runnable, const Library& library, const Topology& topology,
                     const ElaborateOptions& options);
+
+// Returns StepGraph::owned of a graph of all ranks, for a collective in which x is divided by rank.
+std::vector<Region> owned_pieces(const Topology& topology);
 
 // Returns true if the algorithm's `where` allows this group.
 bool is_allowed(const Runnable& runnable, const Group& group);

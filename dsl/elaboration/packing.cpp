@@ -196,7 +196,7 @@ ViewId Computations::pack(const ast::Compose& compose, ViewId view, const Group&
                     add_stretch(computation, number, rank, all[part], std::move(held), span);
             }
         }
-        ++graph_.phases;
+        transfers_.end_phase();
     };
     if (kept)
         for_parts({.kind = Computation::Kind::assign,
@@ -231,7 +231,7 @@ void Computations::exchange(ViewId packed, const std::vector<Rank>& members, Spa
         for (Rank to = 0; to < size; ++to) {
             const Rank source = members[static_cast<std::size_t>(from)],
                        destination = members[static_cast<std::size_t>(to)];
-            if (from == to || (only_ && source != *only_ && destination != *only_)) continue;
+            if (from == to || (!only_.has(source) && !only_.has(destination))) continue;
             transfers_.count_work(span, 1);
             const std::uint32_t region = transfers_.intern(piece_of(buffer, source, to));
             graph_.steps.push_back({graph_.phases, region, region, source, destination,
@@ -266,7 +266,7 @@ void Computations::unpack(Collective collective, ViewId view, ViewId packed, con
                         {transfers_.intern(piece_of(buffer, members[static_cast<std::size_t>(member)], 0))},
                         span);
     }
-    ++graph_.phases;
+    transfers_.end_phase();
 }
 
 }  // namespace hocket::dsl

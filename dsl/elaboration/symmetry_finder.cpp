@@ -35,9 +35,10 @@ constexpr Term stays{};
 // Looks at one `each`, if some of its variables move in one way and the others stay.
 class Mover {
   public:
+    // with_data: chunk i moves as member i does.
     Mover(const ast::Each& each, const std::vector<Domain>& domains, const Evaluator& evaluator, Rank size,
-          Way way, unsigned moving)
-        : each_(each), evaluator_(evaluator), size_(size), way_(way) {
+          Way way, unsigned moving, bool with_data)
+        : each_(each), evaluator_(evaluator), size_(size), way_(way), with_data_(with_data) {
         for (std::size_t i = 0; i < domains.size(); ++i)
             names_.emplace_back(domains[i].name, (moving >> i & 1) != 0 ? member() : stays);
     }
@@ -85,6 +86,8 @@ class Mover {
         if (buffer.kind != Expression::Kind::name || is_variable(buffer.text) || !place ||
             (place_ && *place_ != *place) || (buffer_ && *buffer_ != buffer.text))
             return false;
+        if (with_data_ && !(moves_as_members(transfer.region) && moves_as_members(target))) return false;
+        if (with_data_ && transfer.target && !are_paired(transfer.region, target)) return false;
         place_ = place;
         buffer_ = &buffer.text;
         return true;
@@ -113,6 +116,22 @@ class Mover {
         if (!is_block(region)) return true;
         const auto length = constant(region.args[1].args[1]);
         return length && *length >= 1 && size_ % *length == 0;
+    }
+
+    // True if a motion of the members brings the chunks to those of the same motion of the numbers of chunks.
+    bool moves_as_members(const Expression& region) const {
+        if (region.kind == Expression::Kind::name) return true;  // all chunks
+        const auto place = place_of(region);
+        return place && place->moves && place->weight == reduced(1);
+    }
+
+    // True if both are single chunks, or all chunks: they are paired in the same way after each motion.
+    static bool are_paired(const Expression& from, const Expression& to) {
+        const auto is_chunk = [](const Expression& region) {
+            return region.kind == Expression::Kind::index && !is_block(region);
+        };
+        const bool are_whole = from.kind == Expression::Kind::name && to.kind == Expression::Kind::name;
+        return are_whole || (is_chunk(from) && is_chunk(to));
     }
 
     static bool is_block(const Expression& region) {
@@ -222,6 +241,7 @@ class Mover {
     const Evaluator& evaluator_;
     Rank size_;
     Way way_;
+    bool with_data_;
     std::vector<std::pair<std::string_view, std::optional<Term>>> names_;
     // Of the transfers so far.
     std::optional<Term> place_;
@@ -230,53 +250,136 @@ class Mover {
 
 // Variables that run over all members may move with them, or stay.
 bool stays_the_same(const ast::Each& each, const std::vector<Domain>& domains, const Evaluator& evaluator,
-                    Rank size, Way way) {
+                    Rank size, Way way, bool with_data) {
     constexpr std::size_t most_variables = 6;
     if (domains.size() > most_variables) return false;
     unsigned over_all = 0;
     for (std::size_t i = 0; i < domains.size(); ++i)
         over_all |= static_cast<unsigned>(domains[i].begin == 0 && domains[i].end == size) << i;
     for (unsigned moving = over_all; moving > 0; moving = (moving - 1) & over_all)
-        if (Mover(each, domains, evaluator, size, way, moving).stays_the_same()) return true;
+        if (Mover(each, domains, evaluator, size, way, moving, with_data).stays_the_same()) return true;
     return false;
 }
 
 }  // namespace
 
-SymmetryFinder::SymmetryFinder(const Topology& topology) : topology_(topology) {
-    for (const Level& level : topology.levels) levels_.push_back({true, is_power_of_two(level.size)});
+SymmetryFinder::SymmetryFinder(const Topology& topology, Levels levels)
+    : real_(topology), topology_(levels == Levels::as_one ? flat_topology(topology.ranks()) : topology) {
+    for (const Level& level : topology_.levels) levels_.push_back({true, is_power_of_two(level.size)});
+    with_data_ = levels_;
 }
 
 void SymmetryFinder::each(const ast::Each& each, const std::vector<Domain>& domains,
-                          const Evaluator& evaluator, const Group& group) {
-    const auto stays_by = [&](Way way) { return stays_the_same(each, domains, evaluator, group.size, way); };
-    if (stays_by(Way::any)) return;
-    Motions found{stays_by(Way::turn), is_power_of_two(group.size) && stays_by(Way::flip)};
-    if (group.size == 2) found.turn = found.flip = found.turn || found.flip;
-    const auto is_wide = [&](int level) { return topology_.levels[level].size > 1; };
-    const bool is_of_one_level = std::count_if(group.levels.begin(), group.levels.end(), is_wide) == 1;
+                          const Evaluator& evaluator, const Group& real_group) {
     const Span span = each.body.empty() ? each.bindings[0].name.span : each.body[0].span;
-    if (!found.turn && !found.flip)
-        throw AsymmetryError(span, "these transfers are not the same for each of them");
+    const bool is_one = topology_.levels.size() < real_.levels.size();
+    if (is_one && real_group.size != real_.ranks())
+        throw AsymmetryError(span, "these transfers are not over all of them");
+    const Group group = is_one ? world_group(topology_) : real_group;
+    const auto found = [&](bool with_data) -> Found {
+        const auto stays_by = [&](Way way) {
+            return stays_the_same(each, domains, evaluator, group.size, way, with_data);
+        };
+        if (stays_by(Way::any)) return {true, true, true};
+        Found found{false, stays_by(Way::turn), is_power_of_two(group.size) && stays_by(Way::flip)};
+        if (group.size == 2) found.turn = found.flip = found.turn || found.flip;
+        return found;
+    };
+    const auto refusal = [&](Found of, const char* what) {
+        if (!of.turn && !of.flip)
+            return AsymmetryError(span, fmt::format("{} are not the same for each of them", what));
+        return AsymmetryError(
+            span,
+            fmt::format("{} are the same for each member of {}, but not if each level moves by itself, as "
+                        "other statements or several levels need it",
+                        what, name_of(topology_, group)));
+    };
+    const Found traffic = found(false);
+    if (!keep(levels_, traffic, group)) throw refusal(traffic, "these transfers");
+    if (no_data_) return;
+    const Found with_data = found(true);
+    if (!keep(with_data_, with_data, group))
+        no_data_ = refusal(with_data, "the pieces that these transfers move");
+}
+
+bool SymmetryFinder::keep(Left& left, Found found, const Group& group) const {
     // Members turn as their coordinates do only if these are of one level.
-    found.turn &= is_of_one_level;
+    const auto is_wide = [&](int level) { return topology_.levels[level].size > 1; };
+    found.turn &= found.any || std::count_if(group.levels.begin(), group.levels.end(), is_wide) == 1;
+    bool has_all = true;
     for (const int level : group.levels) {
         if (!is_wide(level)) continue;
-        Motions& left = levels_[static_cast<std::size_t>(level)];
-        left = {left.turn && found.turn, left.flip && found.flip};
-        if (left.turn || left.flip) continue;
-        throw AsymmetryError(
-            span,
-            fmt::format("these transfers are the same for each member of {}, but not if each level moves "
-                        "by itself, as other statements or several levels need it",
-                        name_of(topology_, group)));
+        Motions& motions = left[static_cast<std::size_t>(level)];
+        motions = {motions.turn && found.turn, motions.flip && found.flip};
+        has_all &= motions.turn || motions.flip;
     }
+    return has_all;
+}
+
+void SymmetryFinder::divide(const std::vector<View::Digit>& digits, Span at) {
+    if (no_data_) return;
+    const bool is_one = topology_.levels.size() < real_.levels.size();
+    const auto own = is_one ? with_one_level(digits) : digits;
+    if (own && cells_.add(*own)) return;
+    no_data_ = AsymmetryError(at, "x is divided in two ways, or into too many pieces");
+}
+
+// Puts one level in the place of all, if they follow each other from the outermost on, and are scattered
+// alike.
+std::optional<std::vector<View::Digit>> SymmetryFinder::with_one_level(
+    const std::vector<View::Digit>& digits) const {
+    std::vector<View::Digit> result;
+    for (std::size_t i = 0; i < digits.size(); ++i) {
+        if (digits[i].level < 0) {
+            result.push_back(digits[i]);
+            continue;
+        }
+        for (std::size_t level = real_.levels.size(); level-- > 0; ++i)
+            if (i == digits.size() || digits[i].level != static_cast<int>(level) ||
+                digits[i].scattered != digits[i - (real_.levels.size() - 1 - level)].scattered)
+                return std::nullopt;
+        View::Digit one = digits[--i];
+        one.level = 0;
+        one.size = real_.ranks();
+        result.push_back(one);
+    }
+    return result;
+}
+
+void SymmetryFinder::pieces(const View& view) {
+    divide(view.digits(), Span());
+}
+
+void SymmetryFinder::chunks(const View& view, const Group& group, bool all, Span at) {
+    std::vector<View::Digit> digits = view.digits();
+    const auto is_named = [&](const View::Digit& digit) {
+        const bool is_of_group = std::binary_search(group.levels.begin(), group.levels.end(), digit.level);
+        return digit.scattered || digit.permanent || (is_of_group && !all);
+    };
+    while (!digits.empty() && !is_named(digits.back())) digits.pop_back();  // the pieces lie side by side
+    divide(digits, at);
+}
+
+// A step pairs the pieces of both regions by their order. Motions keep the pairs if both are divided by the
+// same levels in the same order: then pieces differ in the digits of these levels alone.
+void SymmetryFinder::views(const View& from, const View& to, Span at) {
+    if (no_data_ || from.digits() == to.digits()) return;
+    no_data_ = AsymmetryError(at, "data come from a buffer to one that is divided in another way");
+}
+
+Symmetry SymmetryFinder::symmetry_of(const Left& left) {
+    Symmetry symmetry;
+    for (const Motions& level : left) symmetry.levels.push_back(level.turn ? Motion::turn : Motion::flip);
+    return symmetry;
 }
 
 Symmetry SymmetryFinder::found() const {
-    Symmetry symmetry;
-    for (const Motions& level : levels_) symmetry.levels.push_back(level.turn ? Motion::turn : Motion::flip);
-    return symmetry;
+    return symmetry_of(levels_);
+}
+
+DataSymmetry SymmetryFinder::found_with_data(std::int64_t buffers) const {
+    if (no_data_) throw *no_data_;
+    return {topology_, symmetry_of(with_data_), cells_, buffers};
 }
 
 }  // namespace hocket::dsl

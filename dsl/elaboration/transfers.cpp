@@ -50,6 +50,8 @@ void Transfers::check_can_move(ViewId view, Span span) const {
 std::uint32_t Transfers::region_index(Arena& arena, Chunks chunks, Span span) {
     const auto [entry, is_new] = arena.regions.try_emplace(chunks, 0);
     if (is_new) {
+        const bool all = chunks.last - chunks.first == arena.group.size;
+        if (symmetry_) symmetry_->chunks(views_[chunks.view], arena.group, all, span);
         Region region =
             views_[chunks.view].chunks(topology_, arena.group, arena.members[0], chunks.first, chunks.last);
         count_work(span, region.size());
@@ -86,10 +88,15 @@ void Transfers::lay_out(const ast::Transfer& transfer, Span span, const Scope& s
     const auto source_member = static_cast<Rank>(wrap(from, size));
     const auto destination_member = static_cast<Rank>(wrap(to, size));
     const Rank source = arena.members[source_member], destination = arena.members[destination_member];
-    if (only_ && source != *only_ && destination != *only_) return;
-    const std::uint32_t region = region_index(arena, chunks(transfer.region, evaluate, arena), span);
+    if (!only_.has(source) && !only_.has(destination)) return;
+    const Chunks chunks_from = chunks(transfer.region, evaluate, arena);
+    const std::uint32_t region = region_index(arena, chunks_from, span);
     std::uint32_t target = region;
-    if (transfer.target) target = region_index(arena, chunks(*transfer.target, evaluate, arena), span);
+    if (transfer.target) {
+        const Chunks chunks_to = chunks(*transfer.target, evaluate, arena);
+        target = region_index(arena, chunks_to, span);
+        if (symmetry_) symmetry_->views(views_[chunks_from.view], views_[chunks_to.view], span);
+    }
     if (source == destination && region == target)
         throw DiagnosticError(span,
                               fmt::format("member {} of a group of {} sends to itself", source_member, size),
@@ -154,7 +161,7 @@ class EachRunner {
         if (transfers_.symmetry_) transfers_.symmetry_->each(each_, domains_, evaluator_, arena_.group);
         std::vector<std::int64_t> values(domains_.size());
         std::vector<std::vector<std::int64_t>> tuples;
-        const bool has_found = transfers_.only_ && concerned(tuples);
+        const bool has_found = !transfers_.only_.are_all() && concerned(tuples);
         std::sort(tuples.begin(), tuples.end());
         tuples.erase(std::unique(tuples.begin(), tuples.end()), tuples.end());
         const auto is_empty = [](const Domain& domain) { return domain.begin >= domain.end; };
@@ -209,12 +216,17 @@ class EachRunner {
                                                   : Domain{binding.name.text, last, first};
     }
 
-    // Finds the iterations in which an endpoint is the wanted rank. Returns false if they cannot be found;
-    // then all are walked.
+    // Finds the iterations in which an endpoint is a wanted rank. Returns false if they cannot be found; then
+    // all are walked.
     bool concerned(std::vector<std::vector<std::int64_t>>& tuples) {
-        const auto me = std::find(arena_.members.begin(), arena_.members.end(), *transfers_.only_);
-        const Rank member = static_cast<Rank>(me - arena_.members.begin());
-        if (me == arena_.members.end()) return true;
+        return std::ranges::all_of(transfers_.only_.some(), [&](Rank rank) {
+            const auto me = std::find(arena_.members.begin(), arena_.members.end(), rank);
+            return me == arena_.members.end() ||
+                   concerned(static_cast<Rank>(me - arena_.members.begin()), tuples);
+        });
+    }
+
+    bool concerned(Rank member, std::vector<std::vector<std::int64_t>>& tuples) {
         if (!each_.lets.empty()) return false;
         for (const ast::Statement& statement : each_.body)
             if (!std::holds_alternative<ast::Transfer>(statement.node)) return false;
@@ -322,13 +334,13 @@ class EachRunner {
 
 void Transfers::each(const ast::Each& each, Scope& scope, Arena& arena) {
     EachRunner(*this, each, scope, arena).run();
-    ++graph_.phases;
+    end_phase();
 }
 
 void Transfers::transfer(const ast::Transfer& transfer, Span span, const Scope& scope, Arena& arena) {
     if (symmetry_) throw AsymmetryError(span, "this transfer is between two of them");
     lay_out(transfer, span, scope, arena, false);
-    ++graph_.phases;
+    end_phase();
 }
 
 void Transfers::let(const ast::Let& let, Scope& scope, const Arena* arena) {
@@ -345,10 +357,10 @@ void Transfers::let(const ast::Let& let, Scope& scope, const Arena* arena) {
 void Transfers::count_work(Span span, std::size_t work) {
     work_ += work;
     if (work_ > most_steps_and_iterations)
-        throw DiagnosticError(span,
-                              fmt::format("this schedule makes more than {} steps and loop iterations",
-                                          most_steps_and_iterations),
-                              "it is a mistake, or needs fewer ranks");
+        throw TooLargeError(span,
+                            fmt::format("this schedule makes more than {} steps and loop iterations",
+                                        most_steps_and_iterations),
+                            "it is a mistake, or needs fewer ranks");
     if (work_ - looked_ < work_of_a_look) return;
     looked_ = work_;
     deadline_.check("laying out " + location_of(span));

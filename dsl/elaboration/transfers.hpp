@@ -1,11 +1,13 @@
 // Lays out the transfers of algorithms, and those of schedules themselves, as steps.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "dsl/base/deadline.hpp"
@@ -20,6 +22,22 @@ namespace hocket::dsl {
 // A schedule that makes more of both together is taken for a mistake.
 inline constexpr std::size_t most_steps_and_iterations = 1 << 25;
 
+// The ranks whose steps are laid out: all, or some, ascending.
+class Wanted {
+  public:
+    Wanted() = default;
+    Wanted(std::nullopt_t) {}
+    Wanted(Rank rank) : some_{rank} {}
+    Wanted(std::vector<Rank> some) : some_(std::move(some)) {}
+
+    bool are_all() const { return some_.empty(); }
+    bool has(Rank rank) const { return are_all() || std::binary_search(some_.begin(), some_.end(), rank); }
+    const std::vector<Rank>& some() const { return some_; }
+
+  private:
+    std::vector<Rank> some_;
+};
+
 // A group of ranks on which an algorithm runs, or all ranks, for a schedule's own transfers.
 struct Arena {
     Group group;
@@ -33,9 +51,9 @@ struct Arena {
 
 class Transfers {
   public:
-    // Adds steps to the graph; with `only`, just that rank's steps. symmetry: looks at each statement first;
+    // Adds the steps of the wanted ranks to the graph. symmetry: looks at each statement first;
     // may be null. All references must outlive it.
-    Transfers(StepGraph& graph, const Topology& topology, Views& views, std::optional<Rank> only,
+    Transfers(StepGraph& graph, const Topology& topology, Views& views, const Wanted& only,
               const Deadline& deadline, SymmetryFinder* symmetry)
         : graph_(graph),
           topology_(topology),
@@ -64,7 +82,13 @@ class Transfers {
     std::uint32_t intern(Region region);
     std::uint32_t origin_index(Span transfer, Span call);
 
-    std::uint32_t strand = 0;  // the strand of the steps that follow
+    void end_phase() {
+        graph_.executions.push_back(execution++);
+        ++graph_.phases;
+    }
+
+    std::uint32_t strand = 0;     // the strand of the steps that follow
+    std::uint32_t execution = 0;  // of the phase that follows, as StepGraph::executions
 
   private:
     friend class EachRunner;
@@ -77,7 +101,7 @@ class Transfers {
     StepGraph& graph_;
     const Topology& topology_;
     Views& views_;
-    std::optional<Rank> only_;
+    const Wanted& only_;
     const Deadline& deadline_;
     SymmetryFinder* symmetry_;
     std::unordered_multimap<std::uint64_t, std::uint32_t> region_numbers_;  // by hash

@@ -80,14 +80,17 @@ class View {
     // Returns the region that `rank` holds.
     Region held(const Topology& topology, Rank rank) const;
 
-  private:
     struct Digit {
         int level = -1;  // -1: a part
         std::int64_t size = 1;
         std::int64_t value = 0;  // of a part
         bool scattered = false;
         bool permanent = false;  // stays fixed when the view is whole again
+        friend bool operator==(const Digit&, const Digit&) = default;
     };
+    const std::vector<Digit>& digits() const { return digits_; }  // the most significant first
+
+  private:
     // What digits name: pieces of one width, in units of the finest pieces.
     struct Pieces {
         std::int64_t units = 1;  // the buffer's length

@@ -64,6 +64,9 @@ struct StepGraph {
     std::vector<Step> steps;
     bool moves = false;  // some step writes to a region other than the one it reads
     std::uint32_t phases = 0;
+    // By phase: the number of the statement's execution. Groups that run an algorithm have phases of their
+    // own, and the same numbers.
+    std::vector<std::uint32_t> executions;
     std::vector<StepOrigin> origins;
     std::vector<Strand> strands{{}};
     std::vector<Choice> choices;

@@ -206,9 +206,10 @@ void Choices::sort_best_first(std::vector<Candidate>& candidates) {
                      [&](const Candidate& a, const Candidate& b) { return load(a) < load(b); });
 }
 
-std::optional<Proofs::Proof> Choices::proof_if_right(const Candidate& candidate, Rank root) {
+std::optional<Proofs::Proof> Choices::proof_if_right(const Candidate& candidate, Rank root,
+                                                     Proofs::Follow follow) {
     try {
-        return proofs_.prove(candidate.runnable, root, candidate.chooser, candidate.whole);
+        return proofs_.prove(candidate.runnable, root, candidate.chooser, candidate.whole, follow);
     } catch (const DiagnosticError&) {
         return std::nullopt;
     }
@@ -218,7 +219,7 @@ std::optional<Proofs::Proof> Choices::proof_if_right(const Candidate& candidate,
 const char* Choices::fault_of(const Proofs::Proof& proof, const Demands& demands) {
     if (!allows(*proof.graph, demands.counts))
         return demands.counts == Counts::by_pair ? "not direct" : "moves pieces to other places";
-    if (!demands.keeps_order && !demands.keeps_grouping) return nullptr;
+    if (!demands.concern_order()) return nullptr;
     const OrderNeeds& needs = proofs_.order_needs_of(proof);
     if (demands.keeps_order && needs.commutative) return "needs a commutative operator";
     if (demands.keeps_grouping && needs.associative) return "needs an associative operator";
@@ -239,7 +240,7 @@ const Chosen& Choices::schedule(Collective collective, Rank root, std::uint64_t 
         return std::llround(a.seconds * 1e9) < std::llround(b.seconds * 1e9);
     });
     for (const Candidate& candidate : all) {
-        auto proved = chosen.name.empty() ? proof_if_right(candidate, root) : std::nullopt;
+        auto proved = chosen.name.empty() ? proof_if_right(candidate, root, demands.follow) : std::nullopt;
         const char* const fault = proved ? fault_of(*proved, demands) : "wrong here";
         const bool first = proved && !fault;
         chosen.why += fmt::format(" {} {}{},", candidate.runnable.name, text_of_time(candidate.seconds),
@@ -251,14 +252,13 @@ const Chosen& Choices::schedule(Collective collective, Rank root, std::uint64_t 
         }
     }
     if (chosen.name.empty())
-        throw DiagnosticError(Span(),
-                              fmt::format("there is no {}schedule for {} that runs on topology {}{}",
-                                          demands.counts == Counts::by_pair ? "direct " : "",
-                                          name_of(collective), topology_.name,
-                                          demands.keeps_order || demands.keeps_grouping
-                                              ? " and needs no more of the operator than it promises"
-                                              : ""),
-                              library_.where_looked());
+        throw DiagnosticError(
+            Span(),
+            fmt::format("there is no {}schedule for {} that runs on topology {}{}",
+                        demands.counts == Counts::by_pair ? "direct " : "", name_of(collective),
+                        topology_.name,
+                        demands.concern_order() ? " and needs no more of the operator than it promises" : ""),
+            library_.where_looked());
     chosen.why.back() = ' ';
     chosen.why += by_link ? "(the least on the busiest link of those within 12 %; estimates)" : "(estimates)";
     return field.chosen.emplace(std::pair(bytes, demands), std::move(chosen)).first->second;

@@ -24,6 +24,9 @@ struct Demands {
     Counts counts = Counts::alike;
     bool keeps_order = false;     // operands may not change places, if the operator is not commutative,
     bool keeps_grouping = false;  // nor be regrouped, if it is not associative (dsl/proof/order.hpp)
+    Proofs::Follow follow = Proofs::Follow::by_size;  // all_ranks for an order of ranks: it has no symmetry
+
+    bool concern_order() const { return keeps_order || keeps_grouping; }
 
     friend auto operator<=>(const Demands&, const Demands&) = default;
 };
@@ -82,7 +85,8 @@ class Choices {
     std::vector<Candidate> candidates(const Field& field, double bytes);
     static void sort_best_first(std::vector<Candidate>& candidates);
     const char* fault_of(const Proofs::Proof& proof, const Demands& demands);
-    std::optional<Proofs::Proof> proof_if_right(const Candidate& candidate, Rank root);
+    std::optional<Proofs::Proof> proof_if_right(const Candidate& candidate, Rank root,
+                                                Proofs::Follow follow = Proofs::Follow::by_size);
 
     Library& library_;
     const Topology& topology_;
@@ -97,7 +101,7 @@ class Choices {
 // For a topology on which only one choice is made.
 Chosen choose_schedule(Library& library, const Topology& topology, Collective collective, Rank root,
                        std::uint64_t bytes, const Deadline& deadline = no_deadline);
-// Returns the seconds that a choice reckons with for a schedule that is laid out already.
+// Returns the seconds that a choice reckons with for a schedule that is laid out already, on all ranks.
 double estimate_as_candidate(const StepGraph& graph, const Topology& topology, double bytes,
                              const Deadline& deadline = no_deadline, double value_bytes = usual_value_bytes);
 std::vector<std::string> candidate_names(Library& library, const Topology& topology, Collective collective,

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -57,16 +58,25 @@ struct PlanRequest {
     // For predictions: values of the parameters that the schedule takes at each start, by name. Only those
     // that are densities of selections matter; a density that is missing here counts as 0.01.
     std::map<std::string, double> start_parameters = {};
+    // all_ranks: CheckedSchedule::graph() has the steps of all ranks, however many these are. rank_0 throws
+    // AsymmetryError if it does not stand for all.
+    Proofs::Follow follow = Proofs::Follow::by_size;
 };
 
 // A schedule that has passed verification on a topology. Immutable, thread-safe.
 class CheckedSchedule {
   public:
     virtual ~CheckedSchedule() = default;
-    virtual const StepGraph& graph() const = 0;        // the steps of all ranks, as proved
-    virtual RankProgram project(Rank rank) const = 0;  // from the steps of graph() that concern the rank
-    virtual std::uint64_t fingerprint() const = 0;     // of graph()
-    virtual const std::string& name() const = 0;       // with arguments: "flat(ring, doubling)"
+    // The steps of all ranks, as proved; those of rank 0 if the proof is by symmetry.
+    virtual const StepGraph& graph() const = 0;
+    // Returns null if all ranks' steps were followed.
+    virtual const Symmetry* symmetry() const = 0;
+    virtual RankProgram project(Rank rank) const = 0;  // from the steps that concern the rank
+    virtual std::uint64_t fingerprint() const = 0;     // of graph(), and of the symmetry
+    // Returns the seconds for this many bytes of x that a choice reckons with. value_bytes: of a selected
+    // value.
+    virtual double estimate(double bytes, double value_bytes) const = 0;
+    virtual const std::string& name() const = 0;  // with arguments: "flat(ring, doubling)"
     virtual const std::string& topology() const = 0;
     virtual const Topology& levels() const = 0;
     virtual const std::vector<std::string>& choices()
@@ -96,12 +106,14 @@ class Planner {
     using Key = std::tuple<std::vector<std::string>, std::string, Rank, std::string>;
 
     const std::shared_ptr<Site>& site_of(const PlanRequest& request);
+    static std::recursive_mutex& mutex_of(Site& site);
     void forget_site(const PlanRequest& request);
     // A site may be incomplete after a deadline, or without memory, and is not used again.
     template <typename Action>
     auto on_site(const PlanRequest& request, Action action) {
         const std::shared_ptr<Site> site = site_of(request);
         try {
+            const std::lock_guard lock(mutex_of(*site));
             return action(site);
         } catch (const DiagnosticError&) {
             throw;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -33,7 +34,8 @@ struct Site {
           proofs(library, topology, deadline),
           choices(library, topology, proofs, deadline) {}
 
-    Deadline deadline;  // of the current check
+    std::recursive_mutex in_use;  // held by checks, and by projections that lay steps out
+    Deadline deadline;            // of the current check
     Library library;
     Topology topology;
     Proofs proofs;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,24 @@ std::uint64_t most_messages(const StepGraph& graph, const std::function<bool(Ran
     return *std::max_element(messages.begin(), messages.end());
 }
 
+std::uint64_t most_messages(const StepGraph& graph, const DataSymmetry& symmetry,
+                            const std::function<bool(Rank, Rank)>& share) {
+    std::uint64_t most = most_messages(graph, share);
+    if (most >= window_messages) return most;
+    std::set<std::tuple<std::uint32_t, Rank, Rank>> pairs;  // those of rank 0, with their phases
+    for (const Step& step : graph.steps) pairs.emplace(step.phase, step.source, step.destination);
+    for (Rank rank = 1; rank < graph.ranks && most < window_messages; ++rank) {
+        const std::vector<Rank> amounts = symmetry.ranks.amounts(symmetry.topology, rank);
+        const auto is_sent = [&](const auto& pair) {
+            const auto& [phase, source, destination] = pair;
+            const Rank other = source == 0 ? destination : source;
+            return !share(rank, symmetry.ranks.moved(symmetry.topology, other, amounts));
+        };
+        most = std::max(most, static_cast<std::uint64_t>(std::ranges::count_if(pairs, is_sent)));
+    }
+    return most;
+}
+
 StepGraph in_tiles(const StepGraph& graph, std::uint32_t tiles) {
     StepGraph result = graph;
     result.strands.resize(1);
@@ -55,6 +74,7 @@ StepGraph in_tiles(const StepGraph& graph, std::uint32_t tiles) {
         }
     }
     result.phases = tiles * graph.phases;
+    result.executions.clear();
     return result;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "dsl/graph/cells.hpp"
 #include "dsl/graph/step_graph.hpp"
 
 namespace hocket::dsl {
@@ -20,6 +21,11 @@ std::uint64_t tiles_for(std::uint64_t bytes, Rank ranks, std::uint64_t messages)
 // Returns the most messages between hosts that any rank sends and receives. A phase has one for each pair of
 // ranks. share: whether two ranks share memory.
 std::uint64_t most_messages(const StepGraph& graph, const std::function<bool(Rank, Rank)>& share);
+
+// The same by the steps of rank 0, which stands for all. Counts of window_messages and more need not be the
+// most.
+std::uint64_t most_messages(const StepGraph& graph, const DataSymmetry& symmetry,
+                            const std::function<bool(Rank, Rank)>& share);
 
 // Returns the graph of so many starts side by side, for PredictOptions::tiles. Each is a strand; the strands
 // of one lie together, and come before those of the next.

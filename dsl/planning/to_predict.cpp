@@ -65,8 +65,32 @@ std::vector<std::string> prove_on_smaller(const Task& task, const StepGraph& gra
     return names;
 }
 
-// Lays out one rank's steps, and proves that it stands for all.
-void take_one_rank(const Task& task, ScheduleToPredict& result) {
+// Throws AsymmetryError if the network is not the same after each motion.
+void require_on_network(const Symmetry& symmetry, const Network& network) {
+    [[maybe_unused]] const LinkClasses classes(network, symmetry);
+}
+
+// Proves it by the steps of one rank, with all that is moved. Returns false if pieces of x do not move as
+// ranks do, or the network has not the motions under which they do.
+bool take_proof_by_symmetry(const Task& task, Proofs& proofs, ScheduleToPredict& result) {
+    try {
+        const Proofs::Proof proof = proofs.prove_by_symmetry(task.runnable, task.request.root, task.choose);
+        if (proof.symmetry->symmetry.topology.levels.size() < task.topology.levels.size())
+            return false;  // its motions are not those of levels, as a network has them
+        require_on_network(proof.symmetry->symmetry.ranks, *result.network);
+        result.symmetry = proof.symmetry->symmetry.ranks;
+        result.proved_on = {task.topology.name};
+        result.fingerprint = proof.fingerprint;
+        result.graph = proof.graph;
+        return true;
+    } catch (const AsymmetryError&) {
+        return false;
+    }
+}
+
+// Lays out one rank's steps, if it stands for all in what is sent, and proves the schedule on smaller
+// topologies.
+void take_traffic_of_one_rank(const Task& task, ScheduleToPredict& result) {
     if (is_own(task.runnable.collective()))
         throw AsymmetryError(
             task.runnable.schedule ? task.runnable.schedule->span : task.runnable.algorithm->span,
@@ -76,11 +100,15 @@ void take_one_rank(const Task& task, ScheduleToPredict& result) {
     if (const auto branch = finder.last_branch())
         throw AsymmetryError(*branch, "on the smaller topologies that are proved the other branch may run");
     const Symmetry symmetry = finder.found();
-    [[maybe_unused]] const LinkClasses classes(*result.network, symmetry);  // throws if it is not the same
+    require_on_network(symmetry, *result.network);
     result.proved_on = prove_on_smaller(task, graph);
+    result.symmetry = symmetry;
     result.fingerprint = fingerprint(graph);
     result.graph = std::make_shared<const StepGraph>(std::move(graph));
-    result.symmetry = symmetry;
+}
+
+void take_one_rank(const Task& task, Proofs& proofs, ScheduleToPredict& result) {
+    if (!take_proof_by_symmetry(task, proofs, result)) take_traffic_of_one_rank(task, result);
 }
 
 // What all ranks have if each has as much as one.
@@ -191,7 +219,7 @@ ScheduleToPredict Planner::to_predict(const PlanRequest& request, const NetworkO
             result.name = runnable.name;
             result.why_in_full = "all messages are to be shown or exported";
             if (whose != WhoseSteps::of_all_ranks) try {
-                    take_one_rank(task, result);
+                    take_one_rank(task, site->proofs, result);
                     result.why_in_full.clear();
                     take_start_parameters(result, request.start_parameters);
                     return result;
@@ -201,7 +229,9 @@ ScheduleToPredict Planner::to_predict(const PlanRequest& request, const NetworkO
                 }
             check_size(task, result.why_in_full);
         }
-        const std::shared_ptr<const CheckedSchedule> checked = check(request);
+        PlanRequest of_all = request;
+        of_all.follow = Proofs::Follow::all_ranks;
+        const std::shared_ptr<const CheckedSchedule> checked = check(of_all);
         result.name = checked->name();
         result.fingerprint = checked->fingerprint();
         result.graph = std::shared_ptr<const StepGraph>(checked, &checked->graph());

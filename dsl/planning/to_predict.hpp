@@ -14,26 +14,26 @@
 
 namespace hocket::dsl {
 
-// One rank stands for all on more than this many.
-inline constexpr Rank most_ranks_in_full = 1024;
-
 enum class WhoseSteps : std::uint8_t {
     by_size,  // of one rank if there are more than most_ranks_in_full, and it stands for all
     of_all_ranks,
     of_one_rank,  // which must stand for all
 };
 
+// On more than this many, one rank stands for all.
+inline constexpr Rank most_ranks_in_full = 1024;
+
 struct ScheduleToPredict {
     std::string name;  // with arguments
     Topology topology;
     std::shared_ptr<const Network> network;
     // The steps of all ranks, as they were proved. With a symmetry, those of rank 0: the motions make those
-    // of the others of them. This was found in the text of the schedule. That it does what its collective
-    // promises was not proved for all these ranks, but on smaller topologies of as many levels.
+    // of the others of them. This was found in the text of the schedule. If the motions bring the pieces of x
+    // along, it was proved for all these ranks; else on smaller topologies of as many levels.
     std::shared_ptr<const StepGraph> graph = {};
     std::uint64_t fingerprint = 0;  // of the graph
     std::optional<Symmetry> symmetry = {};
-    std::vector<std::string> proved_on = {};  // with a symmetry: the names of those
+    std::vector<std::string> proved_on = {};  // with a symmetry: the names of the topologies
     std::string why_in_full = {};             // on many ranks without a symmetry: what there is instead
     // Parameters of each start: densities that count as 0.01, as none is given; and what the request gives
     // and the schedule does not take.

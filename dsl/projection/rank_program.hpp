@@ -71,6 +71,7 @@ inline constexpr AreaId input_area = 0, output_area = 1, work_area = 2, areas_of
 struct MessagePart {
     BoundaryId begin, end;
     AreaId area;
+    friend bool operator==(const MessagePart&, const MessagePart&) = default;
 };
 
 // The operations of a program:
@@ -146,6 +147,7 @@ struct Op {
 
     std::size_t parts() const { return 1 + further.size(); }
     MessagePart part(std::size_t i) const { return i == 0 ? MessagePart{begin, end, area} : further[i - 1]; }
+    friend bool operator==(const Op&, const Op&) = default;
 };
 #undef HOCKET_NAME
 #undef HOCKET_CASE
@@ -193,10 +195,12 @@ struct Origin {
     std::string location;  // "schedules/ring.sched:5"
     std::string text;      // the transfer as written: "x[r - s] : r +> r + 1"
     std::string context;   // "reduce_scatter x over levels[0] (blueconnect.sched:3)"; may be empty
+    friend bool operator==(const Origin&, const Origin&) = default;
 };
 
 struct ScratchSlot {
     BoundaryId begin, end;
+    friend bool operator==(const ScratchSlot&, const ScratchSlot&) = default;
 };
 
 // The area `of`, placed so that its content at boundary `from` is read at boundary `at`.
@@ -217,6 +221,7 @@ struct ProgramBuffer {
 // The positions from one boundary to another.
 struct Stretch {
     BoundaryId begin, end;
+    friend bool operator==(const Stretch&, const Stretch&) = default;
 };
 
 struct RankProgram {

@@ -30,6 +30,8 @@ StepGraph elaborate_on(const Topology& topology, const Runnable& runnable, const
         return elaborate(runnable, library, topology, options);
     } catch (const ConditionError&) {
         throw;
+    } catch (const AsymmetryError&) {
+        throw;
     } catch (const DiagnosticError& error) {
         Diagnostic diagnostic = error.diagnostic();
         std::string levels;
@@ -39,6 +41,7 @@ StepGraph elaborate_on(const Topology& topology, const Runnable& runnable, const
                                  runnable.schedule ? "schedule" : "algorithm", runnable.name,
                                  name_of(runnable.collective()), topology.name, levels,
                                  root_text(runnable.collective(), options.root))});
+        if (dynamic_cast<const TooLargeError*>(&error)) throw TooLargeError(std::move(diagnostic));
         throw DiagnosticError(std::move(diagnostic));
     }
 }
@@ -94,7 +97,7 @@ void add_computations(const StepGraph& graph, std::vector<std::int64_t>& numbers
 
 }  // namespace
 
-std::uint64_t fingerprint(const StepGraph& graph) {
+std::uint64_t fingerprint(const StepGraph& graph, const Symmetry* symmetry) {
     // Each list is preceded by its length, so that no element of one list can be read as another's.
     std::vector<std::int64_t> numbers{static_cast<std::int64_t>(identity_of(graph.collective)), graph.ranks,
                                       graph.root, graph.buffers};
@@ -110,6 +113,8 @@ std::uint64_t fingerprint(const StepGraph& graph) {
                                            interval.end.den()});
     }
     add_computations(graph, numbers);
+    if (symmetry)
+        for (const Motion motion : symmetry->levels) numbers.push_back(static_cast<int>(motion));
     return XXH3_64bits(numbers.data(), numbers.size() * sizeof numbers[0]);
 }
 
@@ -129,6 +134,11 @@ void verify_algorithm(const Runnable& runnable, const Library& library, Rank siz
                       const std::function<void(const StepGraph&)>& on_right) {
     const ast::Algorithm& algorithm = *runnable.algorithm;
     const Topology topology = flat_topology(size);
+    if (size > most_ranks_proved_in_full) try {
+            Proofs(library, topology, deadline).prove_by_symmetry(runnable, 0, {});
+            return;
+        } catch (const AsymmetryError&) {  // it is followed on all ranks
+        }
     for (const Rank root : algorithm.root ? roots : std::set<Rank>{0}) {
         ElaborateOptions options;
         options.root = root;
@@ -157,7 +167,79 @@ Proofs::Algorithms Proofs::algorithms_of(const std::vector<Choice>& choices) {
 }
 
 Proofs::Proof Proofs::prove(const Runnable& runnable, Rank root, const Chooser& choose,
-                            std::shared_ptr<const StepGraph> laid_out) {
+                            std::shared_ptr<const StepGraph> laid_out, Follow follow) {
+    std::string why_in_full;
+    const bool is_large = topology_.ranks() > most_ranks_proved_in_full;
+    if (follow == Follow::rank_0) return prove_by_symmetry(runnable, root, choose);
+    if (follow == Follow::by_size && is_large) try {
+            return prove_by_symmetry(runnable, root, choose);
+        } catch (const AsymmetryError& error) {
+            why_in_full = error.diagnostic().message;
+            if (const Span at = error.diagnostic().span; at.file) why_in_full += " (" + location_of(at) + ")";
+        }
+    try {
+        return prove_in_full(runnable, root, choose, std::move(laid_out));
+    } catch (const TooLargeError& error) {
+        Diagnostic diagnostic = error.diagnostic();
+        if (!why_in_full.empty())
+            diagnostic.notes.push_back({Span(), "it is followed on all ranks, as " + why_in_full});
+        throw TooLargeError(std::move(diagnostic));
+    }
+}
+
+Proofs::Proof Proofs::prove_by_symmetry(const Runnable& runnable, Rank root, const Chooser& choose) {
+    using Levels = SymmetryFinder::Levels;
+    try {
+        return prove_by_symmetry(runnable, root, choose, Levels::by_themselves);
+    } catch (const AsymmetryError&) {
+        if (topology_.levels.size() == 1) throw;
+        try {
+            return prove_by_symmetry(runnable, root, choose, Levels::as_one);
+        } catch (const AsymmetryError&) {  // the first reason says more
+        }
+        throw;
+    }
+}
+
+Proofs::Proof Proofs::prove_by_symmetry(const Runnable& runnable, Rank root, const Chooser& choose,
+                                        SymmetryFinder::Levels levels) {
+    SymmetryFinder finder(topology_, levels);
+    auto steps = std::make_shared<StepGraph>(
+        elaborate_on(topology_, runnable, library_, {root, Rank{0}, choose, {}, deadline_, &finder}));
+    const std::tuple key(Key{runnable.schedule, runnable.algorithm, runnable.name, root},
+                         algorithms_of(steps->choices));
+    if (const auto known = by_symmetry_.find(key); known != by_symmetry_.end()) {
+        Proof proof = known->second;
+        proof.choices = steps->choices;
+        return proof;
+    }
+    if (contract_of(steps->collective).is_by_rank()) steps->owned = owned_pieces(topology_);
+    auto symmetry = std::make_shared<BySymmetry>(BySymmetry{finder.found_with_data(steps->buffers), {}});
+    try {
+        symmetry->proof =
+            verify_by_symmetry(*steps, symmetry->symmetry, subject_of(*steps, runnable), deadline_);
+    } catch (const AsymmetryError&) {
+        throw;
+    } catch (const DiagnosticError& error) {
+        throw DiagnosticError(of_composition(error.diagnostic()));
+    }
+    Proof proof{steps, fingerprint(*steps, &symmetry->symmetry.ranks), nullptr, steps->choices, symmetry};
+    by_symmetry_.emplace(key, proof);
+    return proof;
+}
+
+std::pair<StepGraph, Completion> Proofs::steps_of(const std::vector<Rank>& ranks, const Proof& proof,
+                                                  const Runnable& runnable, const Deadline& deadline) const {
+    StepGraph graph =
+        elaborate_on(topology_, runnable, library_, {0, ranks, chooser_of(proof.choices), {}, deadline});
+    graph.owned = proof.graph->owned;
+    graph.regions.push_back(proof.symmetry->symmetry.intervals());
+    Completion completion = proof.symmetry->proof.completion_of(graph, proof.symmetry->symmetry);
+    return {std::move(graph), std::move(completion)};
+}
+
+Proofs::Proof Proofs::prove_in_full(const Runnable& runnable, Rank root, const Chooser& choose,
+                                    std::shared_ptr<const StepGraph> laid_out) {
     auto& proved = proved_[{runnable.schedule, runnable.algorithm, runnable.name, root}];
     if (!proved.empty()) {
         // The steps of one rank are enough to learn which algorithms are chosen this time.
@@ -199,13 +281,15 @@ std::shared_ptr<const StepGraph> Proofs::keep(Proved& proved, std::shared_ptr<co
     return graph;
 }
 
+std::string Proofs::subject_of(const StepGraph& graph, const Runnable& runnable) const {
+    return fmt::format("{} {} {} on {}{}", runnable.schedule ? "schedule" : "algorithm", runnable.name,
+                       name_of(runnable.collective()), topology_.name,
+                       root_text(runnable.collective(), graph.root));
+}
+
 Completion Proofs::verify_graph(const StepGraph& graph, const Runnable& runnable) const {
     try {
-        return verify(graph,
-                      fmt::format("{} {} {} on {}{}", runnable.schedule ? "schedule" : "algorithm",
-                                  runnable.name, name_of(runnable.collective()), topology_.name,
-                                  root_text(runnable.collective(), graph.root)),
-                      deadline_);
+        return verify(graph, subject_of(graph, runnable), deadline_);
     } catch (const DiagnosticError& error) {
         // If an algorithm is wrong by itself, report its fault in its own terms, which are smaller.
         try {

@@ -27,7 +27,7 @@ namespace {
 // The steps of an algorithm, or of the schedule `name` of a text, as far as they mean something.
 using StepText = std::tuple<std::uint32_t, Rank, Rank, bool, dsl::Region, dsl::Region>;
 std::vector<StepText> steps_of(const std::string& text, const std::string& name, Collective collective,
-                               const std::string& topology, std::optional<Rank> only = {}, Rank root = 0) {
+                               const std::string& topology, const dsl::Wanted& only = {}, Rank root = 0) {
     const TemporarySchedule file(text);
     dsl::Library library({HOCKET_SCHEDULES_DIR});
     const dsl::Runnable runnable = dsl::find_runnable(library, file.path() + ":" + name, collective);

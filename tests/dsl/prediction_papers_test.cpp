@@ -125,6 +125,7 @@ dsl::Prediction ideal_prediction(const std::string& schedule, const std::string&
                                  dsl::PredictOptions options = {.ideal = true}) {
     dsl::PlanRequest request = test::request(dsl::Collective::all_reduce, schedule, topology);
     request.bytes = static_cast<std::uint64_t>(bytes);  // by which algorithms are chosen
+    request.follow = dsl::Proofs::Follow::all_ranks;
     const auto checked = dsl::check_schedule(request);
     options.certifies = true;
     return dsl::Predictor(checked->graph(), dsl::find_network("", checked->levels()), options).predict(bytes);
@@ -134,7 +135,9 @@ double simulated(const std::string& schedule, const Cluster& cluster, const std:
     std::string grid;
     for (const Level& level : cluster.levels)
         grid += (grid.empty() ? "" : "x") + fmt::format("{}", level.size);
-    const auto checked = dsl::check_schedule(test::request(dsl::Collective::all_reduce, schedule, grid));
+    dsl::PlanRequest request = test::request(dsl::Collective::all_reduce, schedule, grid);
+    request.follow = dsl::Proofs::Follow::all_ranks;
+    const auto checked = dsl::check_schedule(request);
     const dsl::Network links = dsl::find_network(network, checked->levels());
     return dsl::Predictor(checked->graph(), links, {.ideal = true, .certifies = true})
         .predict(cluster.bytes)

@@ -49,6 +49,7 @@ dsl::Prediction predicted(const std::string& schedule, const std::string& topolo
                           double size = bytes, Collective collective = Collective::all_reduce) {
     dsl::PlanRequest request = test::request(collective, schedule, topology);
     request.bytes = static_cast<std::uint64_t>(size);
+    request.follow = dsl::Proofs::Follow::all_ranks;
     const auto checked = dsl::check_schedule(request);
     const dsl::Network links = dsl::find_network(network, checked->levels());
     options.certifies = true;
@@ -229,6 +230,7 @@ TEST_CASE("where an estimate and a calibrated prediction model the same, they ar
                 if (number++ % test::in_long_form(1, 4) != 0) continue;
                 dsl::PlanRequest request = test::request(Collective::all_reduce, schedule, topology);
                 request.bytes = static_cast<std::uint64_t>(size);
+                request.follow = dsl::Proofs::Follow::all_ranks;
                 const auto checked = dsl::check_schedule(request);
                 INFO(schedule << " on " << topology << " at " << size);
                 CHECK(predicted(schedule, topology, "", {}, size).seconds ==

@@ -5,6 +5,8 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
+#include <tuple>
 
 #include "dsl/projection/project.hpp"
 #include "tests/dsl/cases.hpp"
@@ -312,6 +314,58 @@ TEST_CASE("one rank's elaboration holds exactly its steps of the whole") {
         }
 }
 
+namespace {
+
+// All of a program but the numbers of phases, which count those of the host alone, and the fingerprint.
+auto contents_of(dsl::RankProgram program) {
+    for (dsl::Op& op : program.ops) op.phase = 0;
+    return std::tuple(program.ops, program.boundaries, program.chunks, program.buffers, program.input_origin,
+                      program.output_origin, program.uses_work, program.local_peers, program.memory_is_shared,
+                      program.most_messages, program.input_read, program.output_written, program.first_uses,
+                      program.output_is_apart, program.signals, program.scratch, program.shifted,
+                      program.origins, program.shares_input, program.shares_output, program.shares_work);
+}
+
+}  // namespace
+
+TEST_CASE("programs of a proof by one rank are those of a proof by all ranks") {
+    std::map<Collective, int> same;
+    int number = 0;
+    for (const test::Case& item : test::cases())
+        for (const std::string topology : item.topologies) {
+            if (std::string(item.schedule).empty() || contract_of(item.collective).has_root()) continue;
+            dsl::PlanRequest full = test::request(item.collective, item.schedule, topology);
+            const dsl::Rank ranks = dsl::Planner().check(full)->levels().ranks();
+            for (const auto& hosts : placements(ranks))
+                for (const auto protocol : {dsl::Protocol::bandwidth, dsl::Protocol::latency}) {
+                    if (is_left_out(++number)) continue;
+                    full.hosts = hosts;
+                    full.protocol = protocol;
+                    dsl::PlanRequest by_one = full;
+                    by_one.follow = dsl::Proofs::Follow::rank_0;
+                    dsl::Planner planner;
+                    try {
+                        const auto one = planner.check(by_one);
+                        const auto all = planner.check(full);
+                        INFO(name_of(item.collective)
+                             << " by '" << item.schedule << "' on " << topology << ", hosts "
+                             << ::Catch::Detail::stringify(hosts) << ", protocol " << int(protocol));
+                        REQUIRE(one->symmetry());
+                        REQUIRE(!all->symmetry());
+                        for (dsl::Rank rank = 0; rank < ranks; ++rank)
+                            REQUIRE(contents_of(one->project(rank)) == contents_of(all->project(rank)));
+                        ++same[item.collective];
+                    } catch (const dsl::AsymmetryError&) {
+                    }
+                }
+        }
+    for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
+                                        Collective::all_gather, Collective::all_to_all}) {
+        INFO(name_of(collective) << ": " << same[collective]);
+        CHECK(same[collective] > 5);
+    }
+}
+
 TEST_CASE("a projection ends at its deadline") {
     dsl::PlanRequest request = test::request(Collective::all_reduce, "direct", "40");
     const auto checked = dsl::check_schedule(request);
@@ -329,7 +383,9 @@ TEST_CASE("programs are made of the graph that was proved, also when it was prov
     // A step graph that is too large to be kept is laid out again, and compared with the one that was proved.
     std::uint64_t fingerprint = 0;
     for (int round = 0; round < 2; ++round) {
-        const auto large = planner.check(test::request(Collective::all_gather, "direct", "1100"));
+        dsl::PlanRequest request = test::request(Collective::all_gather, "direct", "1100");
+        request.follow = dsl::Proofs::Follow::all_ranks;
+        const auto large = planner.check(request);
         CHECK(large->graph().steps.size() == 1100 * 1099);
         CHECK(large->fingerprint() == dsl::fingerprint(large->graph()));
         if (round > 0) CHECK(large->fingerprint() == fingerprint);

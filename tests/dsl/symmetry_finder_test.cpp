@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "dsl/elaboration/elaborate.hpp"
+#include "dsl/graph/atoms.hpp"
 #include "dsl/prediction/costs.hpp"
 #include "tests/dsl/errors.hpp"
 #include "tests/support/long_form.hpp"
@@ -72,6 +73,20 @@ class Writer {
                        "x[0 ..< 1]", "x[0 ..< r + 1]"});
     }
     std::string transfer() { return fmt::format("{} : {} +> {}", chunks(), endpoint(), endpoint()); }
+    // Moves chunks of x and y to others.
+    std::string exchange() {
+        const auto chunk = [&] {
+            return one_of({"x", "y"}) +
+                   one_of({"[r]", "[r]", "[q]", "[q]", "[r + j]", "[r - k]", "[q xor 1]", "[2 * r]", "[k]",
+                           "", "[r ..< r + 2]", "[q ..< q + 2]", "[r + 1 ..< r + 3]", "[block(r, 2)]",
+                           "[block(q, 2)]", fmt::format("[{}]", number(1))});
+        };
+        return fmt::format(
+            "algorithm a all_to_all(x, y) over g {{ for k in 1 ..< 3 each r in g, {}, j in 0 ..< {} "
+            "{} {{ {} : {} -> {} : {} }} }}",
+            one_of({"q in g", "q in 0 ..< 1"}), 1 + up_to(2), up_to(2) > 0 ? "where " + condition() : "",
+            chunk(), endpoint(), chunk(), endpoint());
+    }
     std::string algorithm() {
         std::string text = "algorithm a all_reduce(x) over g { let f(i) = i + 1 for k in 1 ..< 3 ";
         if (up_to(5) == 0) text += one_of({"if k == 1 ", "if g.size > 2 ", "if k < 2 x : 0 +> 1 else "});
@@ -118,6 +133,51 @@ std::pair<Traffic, std::multiset<std::tuple<std::uint32_t, Rank, std::size_t>>> 
     return {traffic, written};
 }
 
+// What is moved from whom to whom in which phase, from which cell to which, and whether it combines.
+using Moves = std::multiset<std::tuple<std::uint32_t, Rank, Rank, std::uint32_t, std::uint32_t, bool>>;
+
+// Returns the cells of a region, in order.
+std::vector<std::uint32_t> cells_of(const dsl::Atoms& atoms, const dsl::Region& region) {
+    std::vector<std::uint32_t> cells;
+    for (const dsl::AtomRange range : atoms.of(region))
+        for (std::uint32_t cell = range.begin; cell < range.end; ++cell) cells.push_back(cell);
+    return cells;
+}
+
+// All moves after a motion of ranks and pieces.
+Moves moved(const dsl::StepGraph& graph, const dsl::Atoms& atoms, const dsl::DataSymmetry& symmetry,
+            Rank to) {
+    const std::vector<Rank> amounts = symmetry.ranks.amounts(symmetry.topology, to);
+    const auto rank = [&](Rank of) { return symmetry.ranks.moved(symmetry.topology, of, amounts); };
+    Moves moves;
+    for (const dsl::Step& step : graph.steps) {
+        const auto from = cells_of(atoms, graph.regions[step.region]),
+                   into = cells_of(atoms, graph.regions[step.target]);
+        REQUIRE(from.size() == into.size());
+        for (std::size_t i = 0; i < from.size(); ++i)
+            moves.emplace(step.phase, rank(step.source), rank(step.destination),
+                          symmetry.moved(from[i], amounts), symmetry.moved(into[i], amounts), step.combines);
+    }
+    return moves;
+}
+
+// Returns false if the finder knows of no motion of the data.
+bool moves_data(const dsl::SymmetryFinder& finder, const dsl::StepGraph& graph) {
+    try {
+        const dsl::DataSymmetry symmetry = finder.found_with_data(graph.buffers);
+        dsl::Atoms atoms;
+        atoms.add(graph.regions);
+        atoms.add({symmetry.intervals()});
+        atoms.settle(graph.buffers, graph.pieces_alike());
+        if (atoms.count() != symmetry.count()) return false;  // the proof does not take it
+        for (Rank to = 1; to < graph.ranks; ++to)
+            REQUIRE(moved(graph, atoms, symmetry, to) == moved(graph, atoms, symmetry, 0));
+        return true;
+    } catch (const dsl::AsymmetryError&) {
+        return false;
+    }
+}
+
 }  // namespace
 
 TEST_CASE("branches and functions have a motion only where it is shown that they keep it") {
@@ -155,8 +215,35 @@ TEST_CASE("branches and functions have a motion only where it is shown that they
     CHECK_FALSE(has_motion("if g.size == 6 x : 0 +> 1"));
 }
 
+TEST_CASE("a motion of the data that the finder leaves does not change which pieces move where") {
+    int found = 0, refused = 0;
+    for (unsigned seed = 0; seed < test::in_long_form(60000u, 20000u); ++seed) {
+        Writer writer(seed);
+        const std::string text = writer.exchange();
+        const dsl::Topology topology =
+            dsl::grid_topology(writer.one_of({"2", "3", "4", "5", "6", "8", "2x2", "2x3"}));
+        const dsl::SourceFile source{"a.sched", text};
+        dsl::Library library(std::vector<std::string>{});
+        try {
+            const dsl::ast::File file = dsl::parse(source);
+            const dsl::Runnable runnable{nullptr, &file.algorithms.at(0), {}, "a"};
+            const dsl::StepGraph graph = dsl::elaborate(runnable, library, topology, {});
+            dsl::SymmetryFinder finder(topology);
+            dsl::elaborate(runnable, library, topology, {0, 0, {}, {}, {}, &finder});
+            INFO(text << " on " << topology.name);
+            (moves_data(finder, graph) ? found : refused) += !graph.steps.empty();
+        } catch (const dsl::AsymmetryError&) {
+            ++refused;
+        } catch (const dsl::DiagnosticError&) {  // stretches of different lengths, a slice out of range
+        }
+    }
+    INFO(found << " found, " << refused << " refused");
+    CHECK(found > test::in_long_form(300, 100));
+    CHECK(refused > test::in_long_form(300, 100));
+}
+
 TEST_CASE("a motion that the finder leaves does not change the transfers") {
-    int found = 0, found_in_branches = 0, found_with_lets = 0, refused = 0;
+    int found = 0, found_in_branches = 0, found_with_lets = 0, found_with_data = 0, refused = 0;
     for (unsigned seed = 0; seed < test::in_long_form(20000u, 8000u); ++seed) {
         Writer writer(seed);
         const std::string text = writer.algorithm();
@@ -179,6 +266,8 @@ TEST_CASE("a motion that the finder leaves does not change the transfers") {
                 INFO(text << " on " << topology.name << " to " << to);
                 REQUIRE(moved(graph, topology, symmetry, to) == moved(graph, topology, symmetry, 0));
             }
+            INFO(text << " on " << topology.name);
+            found_with_data += moves_data(finder, graph);
         } catch (const dsl::AsymmetryError&) {
             ++refused;
         } catch (const dsl::DiagnosticError&) {  // a slice out of range, a division by 0
@@ -187,5 +276,6 @@ TEST_CASE("a motion that the finder leaves does not change the transfers") {
     CHECK(found > test::in_long_form(150, 60));
     CHECK(found_in_branches > test::in_long_form(20, 8));
     CHECK(found_with_lets > test::in_long_form(20, 8));
+    CHECK(found_with_data > test::in_long_form(80, 30));
     CHECK(refused > test::in_long_form(300, 120));
 }

@@ -340,13 +340,13 @@ TEST_CASE("predict says of many ranks that one stands for all, or why none does"
     const Finished text = schedc(ask);
     INFO(text.err);
     CHECK_THAT(text.out, StartsWith("bml on bcube(8, 4), 4096 ranks, 1 MiB, ideal") &&
-                             Contains("by symmetry: rank 0 stands for all; proved on 2x2x4x4 and 4x4x4x4") &&
+                             Contains("by symmetry: rank 0 stands for all; proved so\n") &&
                              Contains("bottleneck: link port 0 up") && Contains("; 32767 others as much"));
     std::vector<std::string> as_json = ask;
     as_json.push_back("--json");
     const auto json = nlohmann::json::parse(schedc(as_json).out);
     CHECK(json["by_symmetry"] == true);
-    CHECK(json["proved_on"] == std::vector<std::string>{"2x2x4x4", "4x4x4x4"});
+    CHECK(json["proved_on"] == std::vector<std::string>{"bcube(8, 4)"});
     REQUIRE(json["links"].size() == 8);
     for (const auto& link : json["links"]) CHECK(link["alike"] == 4096);
     const Finished tree = schedc({"predict", "binomial", "-n", "2048", "-b", "1M", "-c", "broadcast"});

@@ -97,8 +97,7 @@ int print_steps(const PlanRequest& request, const ExplainOptions& options, const
     std::string estimate;
     if (const auto bytes = static_cast<double>(request.bytes); bytes > 0)
         estimate = fmt::format("{} takes {}, by estimate\n", text_of_size(bytes),
-                               text_of_time(estimate_as_candidate(checked.graph(), checked.levels(), bytes,
-                                                                  request.deadline, value_bytes)));
+                               text_of_time(checked.estimate(bytes, value_bytes)));
     end_waiting(options);
     fmt::print("{}", explain(program));
     fmt::print("\n{}", traffic_text(program, value_bytes));
@@ -121,6 +120,8 @@ int run_explain(const ExplainOptions& options) {
             "the number of ranks is missing: give --topology (levels, innermost first: 2x3) or --ranks");
     if (options.schedule.empty() && options.bytes == 0 && options.emit == "steps" && !options.rank)
         return print_choices(request, options);
+    const bool all = !options.rank && (options.emit == "dot" || options.emit == "json");
+    if (all || options.emit == "graph") request.follow = Proofs::Follow::all_ranks;
     const Clock::time_point start = Clock::now();
     Planner planner;
     auto checked = planner.check(request);
@@ -138,7 +139,6 @@ int run_explain(const ExplainOptions& options) {
         fmt::print("{}", graph_text(checked->graph(), options.rank));
         return 0;
     }
-    const bool all = !options.rank && (options.emit == "dot" || options.emit == "json");
     std::vector<RankProgram> programs;
     for (Rank rank = all ? 0 : options.rank.value_or(0); rank < (all ? ranks : options.rank.value_or(0) + 1);
          ++rank)

@@ -112,7 +112,8 @@ std::string prediction_text(const PredictedSchedule& of, const Network& network,
         percent(prediction.seconds - prediction.latency, prediction.seconds), prediction.messages,
         prediction.calculations > 0 ? fmt::format(", {} calculations", prediction.calculations) : "");
     if (of.by_symmetry)
-        text += fmt::format("by symmetry: rank 0 stands for all; proved on {}\n", joined(of.proved_on));
+        text += fmt::format("by symmetry: rank 0 stands for all; proved {}\n",
+                            of.proved_on == std::vector{of.topology} ? "so" : "on " + joined(of.proved_on));
     if (!of.why_in_full.empty()) text += fmt::format("in full: {}\n", of.why_in_full);
     for (const std::string& name : of.missing_densities) text += missing_density_text(name);
     if (prediction.messages + prediction.calculations == 0) return text;

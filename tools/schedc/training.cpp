@@ -100,6 +100,7 @@ void plan_with_schedule(Job& job, const TrainedModel& model, const Network& netw
     request.ranks = network.ranks();
     request.search_path = search_path;
     request.deadline = deadline;
+    request.follow = Proofs::Follow::all_ranks;
     const auto checked = check_schedule(request);
     const Predictor predictor(checked->graph(), network, {.ideal = true, .deadline = deadline});
     double all = 0;

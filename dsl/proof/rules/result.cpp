@@ -173,7 +173,7 @@ void check_result(const Subject& subject, Contents& contents) {
     std::vector<std::size_t> first_holder(contents.has_traits() ? subject.atoms : 0,
                                           none_yet);  // by atom: a place
     const Promised promised(subject, contents);
-    for (Rank rank = 0; rank < subject.graph.ranks; ++rank) {
+    for (Rank rank = 0; rank < subject.followed(); ++rank) {
         // Expected values differ by rank only for an exchange, or if a file says so.
         if (subject.graph.promise.is_given())
             expected = promised.of(rank);

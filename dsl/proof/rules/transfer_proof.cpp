@@ -25,10 +25,10 @@ void TransferProof::read(const Step& step) {
             const std::size_t from = subject_.place(step.source, atom);
             if (contents_.set[from] == Contributions::undefined)
                 subject_.refuse(step, fmt::format("rank {} sends {} to rank {} before anything is in it",
-                                                  step.source, subject_.chunk_text(from), step.destination));
+                                                  step.source, subject_.chunk_text(atom), step.destination));
             strands_.read(step, from);
-            values_.push_back(contents_.set[from]);
-            if (graph_.moves) value_atoms_.push_back(contents_.atom[from]);
+            values_.push_back(contents_.set_of(step.source, from));
+            if (graph_.moves) value_atoms_.push_back(contents_.atom_of(step.source, from));
             if (contents_.has_traits()) value_traits_.push_back(contents_.trait[from]);
         }
     }

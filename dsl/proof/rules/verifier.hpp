@@ -20,8 +20,9 @@ namespace hocket::dsl {
 class Verifier {
   public:
     // All references must outlive it.
-    Verifier(const StepGraph& graph, const std::string& subject, const Deadline& deadline)
-        : subject_(graph, subject, deadline) {}
+    Verifier(const StepGraph& graph, const std::string& subject, const Deadline& deadline,
+             const DataSymmetry* symmetry = nullptr)
+        : subject_(graph, subject, deadline, symmetry) {}
     Completion run();
     // Called instead of run(): returns what the graph needs of an operator.
     OrderNeeds order_needs();

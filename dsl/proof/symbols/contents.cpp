@@ -11,7 +11,7 @@ void Contents::begin() {
     writer.assign(places, nothing);
     if (graph.moves) atom.assign(places, nothing);
     if (!graph.computations.empty() || !graph.extras.empty()) trait.assign(places, Traits::plain);
-    for (Rank rank = 0; rank < graph.ranks; ++rank) {
+    for (Rank rank = 0; rank < subject_.followed(); ++rank) {
         const std::vector<AtomRange> ranges = subject_.held_by(rank);
         if (ranges.empty()) continue;
         const SetId own = sets.single(rank);
@@ -21,6 +21,20 @@ void Contents::begin() {
                 if (graph.moves) atom[subject_.place(rank, i)] = i;
             }
     }
+}
+
+SetId Contents::moved_from_rank_0(SetId of, Rank rank) {
+    if (of == everyone || of == Contributions::undefined) return of;
+    const Topology& topology = subject_.symmetry()->topology;
+    const Symmetry& symmetry = subject_.symmetry()->ranks;
+    if (topology.levels.size() == 1 && symmetry.levels[0] == Motion::turn) return sets.turned(of, rank);
+    const std::vector<Rank> amounts = symmetry.amounts(topology, rank);
+    return sets.moved(of, [&](Rank each) { return symmetry.moved(topology, each, amounts); });
+}
+
+std::uint32_t Contents::atom_from_rank_0(std::uint32_t of, Rank rank) const {
+    const DataSymmetry& symmetry = *subject_.symmetry();
+    return of == nothing ? of : symmetry.moved(of, symmetry.ranks.amounts(symmetry.topology, rank));
 }
 
 std::string Contents::history_text(std::uint32_t history) const {

@@ -25,6 +25,14 @@ class Contents {
     std::uint32_t atom_at(std::size_t place) const {
         return subject_.graph.moves ? atom[place] : static_cast<std::uint32_t>(place % subject_.atoms);
     }
+    // Returns the contributions to the value at the place of a rank: Subject::place(rank, ...).
+    SetId set_of(Rank rank, std::size_t place) {
+        return subject_.symmetry() && rank != 0 ? moved_from_rank_0(set[place], rank) : set[place];
+    }
+    // Returns the atom of the input at this place of a rank. Data change places.
+    std::uint32_t atom_of(Rank rank, std::size_t place) const {
+        return subject_.symmetry() && rank != 0 ? atom_from_rank_0(atom[place], rank) : atom[place];
+    }
     // Returns true for the parts of several ranks, but not of all.
     bool is_partial(SetId of) {
         return of != Contributions::of_none && of != everyone && sets.single(sets.lowest(of)) != of;
@@ -51,6 +59,8 @@ class Contents {
     std::vector<TraitId> trait;         // filled only if the graph computes, or has buffers for computations
 
   private:
+    SetId moved_from_rank_0(SetId of, Rank rank);
+    std::uint32_t atom_from_rank_0(std::uint32_t of, Rank rank) const;
     std::string history_text(std::uint32_t history) const;
 
     const Subject& subject_;

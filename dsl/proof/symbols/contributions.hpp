@@ -42,6 +42,34 @@ class Contributions {
         return last_.sum;
     }
 
+    // Returns the set in which rank + by stands for each rank; after the last rank comes rank 0.
+    SetId turned(SetId set, Rank by) {
+        std::vector<std::uint64_t> runs;
+        const auto add = [&](Rank begin, Rank end) { runs.push_back(word_of({begin, end})); };
+        for_runs(set, [&](Run run) {
+            const Rank begin = (run.begin + by) % ranks_, end = begin + (run.end - run.begin);
+            add(begin, std::min(end, ranks_));
+            if (end > ranks_) add(0, end - ranks_);
+        });
+        std::sort(runs.begin(), runs.end());
+        made_.clear();
+        for (const std::uint64_t word : runs) append_run(run_of(word));
+        return intern_runs();
+    }
+    // Returns the set in which move(rank) stands for each rank. No two ranks may move to one.
+    template <typename Move>
+    SetId moved(SetId set, Move move) {
+        std::vector<std::uint64_t> bits(words_, 0);
+        for_runs(set, [&](Run run) {
+            for (Rank rank = run.begin; rank < run.end; ++rank) {
+                const auto to = static_cast<std::size_t>(move(rank));
+                bits[to / 64] |= std::uint64_t{1} << to % 64;
+            }
+        });
+        made_ = std::move(bits);
+        return intern_bits();
+    }
+
     bool contains(SetId set, Rank rank) const {
         const std::span<const std::uint64_t> words = words_of(set);
         if (is_dense(words)) return words[static_cast<std::size_t>(rank) / 64] >> rank % 64 & 1;
@@ -134,10 +162,7 @@ class Contributions {
             const bool is_left = j == right.size() || (i < left.size() && left[i] < right[j]);
             const Run next = run_of(is_left ? left[i++] : right[j++]);
             if (next.begin < end) return overlap;
-            if (next.begin == end)
-                made_.back() = word_of({run_of(made_.back()).begin, next.end});
-            else
-                made_.push_back(word_of(next));
+            append_run(next);
             end = next.end;
         }
         return intern_runs();
@@ -146,16 +171,34 @@ class Contributions {
     SetId union_of_bits(std::span<const std::uint64_t> left, std::span<const std::uint64_t> right) {
         made_.assign(words_, 0);
         if (!add_bits(left, is_dense(left)) || !add_bits(right, is_dense(right))) return overlap;
-        if (runs_in_bits() < words_) {
-            std::vector<std::uint64_t> runs;
-            for (Rank rank = 0; rank < ranks_;) {
-                const Rank begin = next_rank(rank, true);
-                rank = next_rank(begin, false);
-                if (begin < ranks_) runs.push_back(word_of({begin, rank}));
-            }
-            made_ = std::move(runs);
+        return intern_bits();
+    }
+
+    // Adds a run to those in made_, all of which end before it begins, or where it begins.
+    void append_run(Run run) {
+        if (!made_.empty() && run_of(made_.back()).end == run.begin)
+            made_.back() = word_of({run_of(made_.back()).begin, run.end});
+        else
+            made_.push_back(word_of(run));
+    }
+
+    // Calls take(run) for the runs of a set, in order.
+    template <typename Take>
+    void for_runs(SetId set, Take take) {
+        if (const std::span<const std::uint64_t> words = words_of(set); is_dense(words)) {
+            made_.assign(words.begin(), words.end());
+            for_runs_in_bits(take);
+        } else {
+            for (const std::uint64_t word : words) take(run_of(word));
         }
-        return intern();
+    }
+    template <typename Take>
+    void for_runs_in_bits(Take take) const {
+        for (Rank rank = 0; rank < ranks_;) {
+            const Rank begin = next_rank(rank, true);
+            rank = next_rank(begin, false);
+            if (begin < ranks_) take(Run{begin, rank});
+        }
     }
 
     std::size_t runs_in_bits() const {
@@ -207,6 +250,16 @@ class Contributions {
             const std::vector<std::uint64_t> runs = std::move(made_);
             made_.assign(words_, 0);
             add_bits(runs, false);
+        }
+        return intern();
+    }
+
+    // Returns the number of the set whose bits are in made_.
+    SetId intern_bits() {
+        if (runs_in_bits() < words_) {
+            std::vector<std::uint64_t> runs;
+            for_runs_in_bits([&](Run run) { runs.push_back(word_of(run)); });
+            made_ = std::move(runs);
         }
         return intern();
     }

@@ -9,18 +9,23 @@ constexpr std::uint64_t most_work = std::uint64_t{1} << 32;  // steps x atoms: t
 
 }  // namespace
 
-Subject::Subject(const StepGraph& graph, const std::string& name, const Deadline& deadline)
+Subject::Subject(const StepGraph& graph, const std::string& name, const Deadline& deadline,
+                 const DataSymmetry* symmetry)
     : graph(graph),
       contract(contract_of(graph.collective)),
       name(name),
+      symmetry_(symmetry),
       verifying_("verifying " + name),
       deadline_(deadline) {
     division.add(graph.regions);
     division.add(graph.owned);
     for (const ExtraBuffer& extra : graph.extras)
         division.add({{{Rational(extra.begin), Rational(extra.begin + 1)}}});
+    if (symmetry) division.add({symmetry->intervals()});
     division.settle(graph.buffers, graph.pieces_alike(), graph.cut_like_x());
     atoms = division.count();
+    if (symmetry && atoms != symmetry->count())
+        throw AsymmetryError(graph.header, "the ranks' pieces are not all divided alike");
     input = division.of(graph.input());
     output = division.of(graph.output());
     for (const Region& region : graph.regions) regions.push_back(division.of(region));
@@ -33,14 +38,20 @@ void Subject::bound_size() const {
         for (const AtomRange range : regions[step.region])
             work += (range.end - range.begin) *
                     (step.computes() ? 1 + graph.computations[step.computation].formula.items.size() : 1);
-    if (std::size_t(graph.ranks) * atoms > most_places || work > most_work)
-        throw DiagnosticError(
+    if (places() > most_places || work > most_work)
+        throw TooLargeError(
             graph.header,
             fmt::format("{}: too large to verify: {} ranks x {} pieces of the buffer, {} steps", name,
-                        graph.ranks, atoms, graph.steps.size()),
+                        followed(), atoms, graph.steps.size()),
             fmt::format("at most {} pieces on all ranks, and {} in all steps, can be followed: take fewer "
                         "ranks, or a schedule that divides the buffer into fewer pieces",
                         most_places, most_work));
+}
+
+std::size_t Subject::place_at_rank_0(Rank rank, std::uint32_t atom) const {
+    if (rank != last_moved_) amounts_back_ = symmetry_->ranks.amounts_back(symmetry_->topology, rank);
+    last_moved_ = rank;
+    return symmetry_->moved(atom, amounts_back_);
 }
 
 std::vector<AtomRange> Subject::atoms_of(Share share, Rank rank) const {

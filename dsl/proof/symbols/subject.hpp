@@ -10,6 +10,7 @@
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/base/nothing.hpp"
 #include "dsl/graph/atoms.hpp"
+#include "dsl/graph/cells.hpp"
 #include "dsl/graph/step_graph.hpp"
 
 namespace hocket::dsl {
@@ -22,12 +23,19 @@ inline constexpr std::size_t most_places = std::size_t{1} << 27;
 
 class Subject {
   public:
-    // All references must outlive it. name: the schedule's, as in verify(). Throws DiagnosticError if the
-    // graph is too large.
-    Subject(const StepGraph& graph, const std::string& name, const Deadline& deadline);
+    // All references must outlive it. name: the schedule's, as in verify(). symmetry: if it is not null, rank
+    // 0 stands for all ranks, and the graph has the steps by which data come to it, and no others; a motion
+    // brings the places of another rank to those of rank 0. Throws DiagnosticError if the graph is too large.
+    Subject(const StepGraph& graph, const std::string& name, const Deadline& deadline,
+            const DataSymmetry* symmetry = nullptr);
 
-    std::size_t places() const { return std::size_t(graph.ranks) * atoms; }
-    std::size_t place(Rank rank, std::uint32_t atom) const { return std::size_t(rank) * atoms + atom; }
+    // Returns the number of ranks whose places are followed: the first ones.
+    Rank followed() const { return symmetry_ ? 1 : graph.ranks; }
+    std::size_t places() const { return std::size_t(followed()) * atoms; }
+    std::size_t place(Rank rank, std::uint32_t atom) const {
+        return symmetry_ && rank != 0 ? place_at_rank_0(rank, atom) : std::size_t(rank) * atoms + atom;
+    }
+    const DataSymmetry* symmetry() const { return symmetry_; }
     Rank rank_of(std::size_t place) const { return static_cast<Rank>(place / atoms); }
     // Returns the atoms of this rank's share of x.
     std::vector<AtomRange> atoms_of(Share share, Rank rank) const;
@@ -65,7 +73,13 @@ class Subject {
     std::vector<std::vector<AtomRange>> regions;  // as in the graph
 
   private:
+    std::size_t place_at_rank_0(Rank rank, std::uint32_t atom) const;
     void bound_size() const;
+
+    const DataSymmetry* symmetry_;
+    // The last motion that was asked for: many atoms follow each other.
+    mutable Rank last_moved_ = -1;
+    mutable std::vector<Rank> amounts_back_;
 
     const std::string verifying_;
     mutable DeadlineCounter deadline_;
