@@ -7,12 +7,15 @@
 
 #include "dsl/planning/check_files.hpp"
 #include "tools/result_place.hpp"
+#include "tools/schedc/imports/coarsen.hpp"
+#include "tools/schedc/imports/flow.hpp"
+#include "tools/schedc/imports/msccl/execute.hpp"
+#include "tools/schedc/imports/msccl/read.hpp"
+#include "tools/schedc/imports/mscclpp/execute.hpp"
+#include "tools/schedc/imports/mscclpp/read.hpp"
+#include "tools/schedc/imports/rounds.hpp"
+#include "tools/schedc/imports/writing.hpp"
 #include "tools/schedc/inputs.hpp"
-#include "tools/schedc/msccl/coarsen.hpp"
-#include "tools/schedc/msccl/flow.hpp"
-#include "tools/schedc/msccl/read.hpp"
-#include "tools/schedc/msccl/rounds.hpp"
-#include "tools/schedc/msccl/writing.hpp"
 #include "tools/schedc/predict.hpp"
 #include "tools/tool.hpp"
 
@@ -21,19 +24,48 @@ namespace {
 
 constexpr std::size_t most_bytes = 64 << 20;  // of a file
 
+// An algorithm, and what it moves.
+struct Imported {
+    imports::Algorithm algorithm;
+    imports::Flow flow;
+};
+
+Imported from_msccl(const dsl::SourceFile& source) {
+    imports::msccl::Program program = imports::msccl::read(source.path, source.text);
+    imports::Flow flow = imports::msccl::execute(program);
+    return {std::move(program.algorithm), std::move(flow)};
+}
+
+// A loop's rounds each have a part of the chunks, and how many there are is left to the size of messages. Two
+// of them show whether rounds get into each other's way; the schedule is made of one.
+Imported from_mscclpp(const dsl::SourceFile& source) {
+    using namespace imports::mscclpp;
+    Plan plan = read(source.path, source.text, 1);
+    if (plan.has_loops) {
+        Plan twice = read(source.path, source.text, 2);
+        execute(twice);
+    }
+    imports::Flow flow = execute(plan);
+    return {std::move(plan.algorithm), std::move(flow)};
+}
+
+bool is_json(const std::string& text) {
+    const std::size_t first = text.find_first_not_of(" \t\r\n");
+    return first != text.npos && (text[first] == '{' || text[first] == '[');
+}
+
 // What the file says, as a schedule that nobody has proved yet.
-std::string translated(msccl::Algorithm algorithm) {
-    msccl::Flow flow = msccl::execute(algorithm);
-    msccl::shorten(flow);
-    std::vector<msccl::Round> rounds = msccl::rounds_of(algorithm, flow);
-    msccl::coarsen(algorithm, rounds);
-    return msccl::text_of(algorithm, rounds);
+std::string translated(Imported imported) {
+    imports::shorten(imported.flow);
+    std::vector<imports::Round> rounds = imports::rounds_of(imported.algorithm, imported.flow);
+    imports::coarsen(imported.algorithm, rounds);
+    return imports::text_of(imported.algorithm, rounds);
 }
 
 // As `schedc check -n RANKS` does. Errors are said with the text's lines, whose comments name the file's
 // steps.
-bool is_proved(const ImportRequest& request, const msccl::Algorithm& algorithm, const std::string& text) {
-    const std::string file = msccl::name_for(algorithm) + ".sched";
+bool is_proved(const ImportRequest& request, const imports::Algorithm& algorithm, const std::string& text) {
+    const std::string file = imports::name_for(algorithm) + ".sched";
     dsl::CheckOptions options;
     options.files = {file};
     options.texts[file] = text;
@@ -64,12 +96,13 @@ int run_import(const ImportRequest& request) {
         throw dsl::DiagnosticError(
             dsl::Span(), fmt::format("{}: the file is larger than {} MiB", source.path, most_bytes >> 20),
             "larger algorithms are not imported");
-    const msccl::Algorithm algorithm = msccl::read_algorithm(source.path, source.text);
-    const std::string text = translated(algorithm);
+    const Imported imported = is_json(source.text) ? from_mscclpp(source) : from_msccl(source);
+    const imports::Algorithm& algorithm = imported.algorithm;
+    const std::string text = translated(imported);
     if (!is_proved(request, algorithm, text)) {
         say("{}: not imported: the algorithm is not right; the lines above are of the schedule that it would "
-            "be, and their comments name its steps",
-            source.path);
+            "be, and their comments name its {}s",
+            source.path, algorithm.words->step);
         return 1;
     }
     if (request.output.empty())

@@ -1,4 +1,4 @@
-// schedc import: makes a schedule of an algorithm of MSCCL.
+// schedc import: makes a schedule of an algorithm of MSCCL or MSCCL++.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace hocket::tools {
 
 struct ImportRequest {
-    std::string input;    // file of MSCCL's XML; "-": standard input
+    std::string input;    // file of MSCCL's XML or of MSCCL++'s JSON; "-": standard input
     std::string output;   // file; empty: standard output
     double timeout = 60;  // seconds, of the proof
     MessageOptions messages;
@@ -18,7 +18,7 @@ struct ImportRequest {
 };
 
 // Writes the schedule once it is proved. Returns 0, or 1 if it is refused. Throws DiagnosticError for a file
-// that is none of MSCCL's or that cannot be expressed, and NotFoundError.
+// that is none of theirs or that cannot be expressed, and NotFoundError.
 int run_import(const ImportRequest& request);
 
 }  // namespace hocket::tools

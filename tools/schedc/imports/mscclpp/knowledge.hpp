@@ -1,0 +1,86 @@
+// Which reads and writes are over when an operation of MSCCL++ begins, and which writes can be seen.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "tools/schedc/imports/clocks.hpp"
+
+namespace hocket::tools::imports::mscclpp {
+
+// Of each chunk of each data operation, counted over all of them ("units").
+inline constexpr int is_over = 1;  // its reads are; its writes need not be seen by others
+inline constexpr int is_seen = 2;
+
+using Snapshot = std::shared_ptr<const Clock>;
+
+// What the threads of a threadblock know. Between two nops, threads do not wait for each other: an operation
+// knows what came before the last nop, and nothing of what the threadblock has done since.
+class Knowledge {
+  public:
+    explicit Knowledge(std::size_t units) : settled_(std::make_shared<Clock>(units)), pending_(units) {}
+
+    const Snapshot& settled() const { return settled_; }
+
+    // Known to all threads from the next nop on.
+    void add(int unit, int how) { pending_[unit] = std::max(pending_[unit], how); }
+    void add(const Clock& other) { join(pending_, other); }
+
+    void settle() {
+        join(pending_, *settled_);
+        settled_ = std::make_shared<const Clock>(pending_);
+    }
+
+    // At the end of the kernel.
+    Clock all() const {
+        Clock result = pending_;
+        join(result, *settled_);
+        return result;
+    }
+
+  private:
+    Snapshot settled_;
+    Clock pending_;
+};
+
+// A relaxed signal and a packet's flag tell that earlier reads are over: nothing tells that earlier writes
+// are seen.
+inline void join_reads(Clock& clock, const Clock& other) {
+    for (std::size_t i = 0; i < clock.size(); ++i)
+        if (clock[i] == 0 && other[i] > 0) clock[i] = is_over;
+}
+
+// Packets by their places. Who reads one knows what its writer knew, word by word.
+class Packets {
+  public:
+    bool are_there(int slot) const { return packets_.contains(slot); }
+
+    // `sources`: the packets that it was made of.
+    void add(int slot, int unit, Snapshot known, std::vector<int> sources) {
+        packets_[slot] = {unit, std::move(known), std::move(sources)};
+    }
+    int unit_of(int slot) const { return packets_.at(slot).unit; }
+
+    void join(Clock& clock, int slot) const {
+        std::vector<int> open{slot};
+        while (!open.empty()) {
+            const Packet& packet = packets_.at(open.back());
+            open.pop_back();
+            if (clock[packet.unit] > 0) continue;
+            clock[packet.unit] = is_over;
+            join_reads(clock, *packet.known);
+            open.insert(open.end(), packet.sources.begin(), packet.sources.end());
+        }
+    }
+
+  private:
+    struct Packet {
+        int unit = 0;
+        Snapshot known;
+        std::vector<int> sources;
+    };
+    std::map<int, Packet> packets_;
+};
+
+}  // namespace hocket::tools::imports::mscclpp

@@ -1,0 +1,56 @@
+// Reads the operations of a threadblock.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "tools/schedc/imports/mscclpp/channels.hpp"
+
+namespace hocket::tools::imports::mscclpp {
+
+// An operation as both generations of the format can say it, before it is known what its name means.
+struct Operand {
+    enum class Kind : std::uint8_t { local, remote, group } kind = Kind::local;
+    std::vector<Region> regions;  // one, or that of each GPU of a group
+    int count = 0;
+    int stream = -1;
+    int peer = -1;
+};
+
+struct Operands {
+    std::string name;
+    Medium medium = Medium::none;
+    std::vector<Operand> sources, targets;
+};
+
+// What the data operation does to which buffers. Throws DiagnosticError if the operands do not fit its name.
+// Nothing if the name is none of a data operation.
+std::optional<Operation> data_operation(const Fields& fields, const Operands& operands, bool is_old);
+
+class OperationReader {
+  public:
+    OperationReader(Fields& fields, const Channels& channels, const Plan& plan)
+        : fields_(fields), channels_(channels), plan_(plan) {}
+
+    // Of a threadblock whose channels are these. `semaphores`: how many the GPU has.
+    Operation read(const Json& op, const BlockChannels& block, int semaphores) const;
+
+  private:
+    Operation named(const Json& op, const std::string& name, const BlockChannels& block,
+                    int semaphores) const;
+    Operands operands(const Json& op, const BlockChannels& block) const;
+    Operands old_operands(const Json& op, const BlockChannels& block) const;
+    Operand operand(const Json& one, const BlockChannels& block, Medium medium) const;
+    Operand old_local(const Json& object, const char* buffer, const char* offset, int count) const;
+    void add_old_remote(const Json& op, bool is_source, const BlockChannels& block, Operands& result,
+                        int count) const;
+    std::vector<int> streams(const Json& op, const BlockChannels& block, bool is_wait) const;
+    std::vector<const End*> old_ends(const Json& op, bool is_input, const BlockChannels& block) const;
+    void check_fields(const Json& op) const;
+
+    Fields& fields_;
+    const Channels& channels_;
+    const Plan& plan_;
+};
+
+}  // namespace hocket::tools::imports::mscclpp
