@@ -14,6 +14,7 @@
 #include "tools/schedc/imports/mscclpp/execute.hpp"
 #include "tools/schedc/imports/mscclpp/read.hpp"
 #include "tools/schedc/imports/rounds.hpp"
+#include "tools/schedc/imports/shift.hpp"
 #include "tools/schedc/imports/writing.hpp"
 #include "tools/schedc/inputs.hpp"
 #include "tools/schedc/predict.hpp"
@@ -46,6 +47,7 @@ Imported from_mscclpp(const dsl::SourceFile& source) {
         execute(twice);
     }
     imports::Flow flow = execute(plan);
+    if (plan.is_shift) imports::find_shift(plan.algorithm, flow);
     return {std::move(plan.algorithm), std::move(flow)};
 }
 

@@ -55,6 +55,9 @@ struct Algorithm {
     dsl::Collective collective = dsl::Collective::all_reduce;
     bool in_place = false;
     int root = 0;
+    // Each GPU gets the input of the one so many numbers before it; the collective then says how chunks lie.
+    // 0: the collective itself.
+    int shift = 0;
     // Into how many chunks x is divided, and each rank's piece of it; 0 pieces: the chunks belong to no rank.
     int chunks = 0, chunks_of_piece = 0;
     // So many chunks here are so many of the file's.

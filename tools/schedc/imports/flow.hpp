@@ -23,6 +23,7 @@ class Slots {
 
     int scratch_offset(int slot, int gpu) const { return slot - scratch_begin_[gpu]; }
     bool in_second(int fixed_slot) const { return fixed_slot / chunks_ % 2 == 1; }
+    int gpu_of(int fixed_slot) const { return fixed_slot / chunks_ / 2; }
     int chunk_of(int fixed_slot) const { return fixed_slot % chunks_; }
 
     // True if chunks belong to ranks: a piece may then lie in the place of another.

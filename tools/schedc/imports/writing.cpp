@@ -17,6 +17,7 @@ namespace {
 
 using dsl::Collective;
 
+constexpr const char* shift_name = "shift";  // a collective of the file
 constexpr std::size_t most_text = 1 << 20, most_indentation = 12;
 
 bool has_root(Collective collective) {
@@ -61,10 +62,12 @@ class Writer {
         std::string body;
         for (std::size_t at = 0; at < rounds_.size();) at += write_from(at, body);
         const std::string name = name_for(algorithm_);
-        const auto collective = dsl::name_of(algorithm_.collective);
+        const std::string collective =
+            algorithm_.shift > 0 ? shift_name : std::string(dsl::name_of(algorithm_.collective));
         const std::string buffers = slots_.has_second() ? "x, y" : has_root_ ? "x, root" : "x";
-        std::string text = head() + fmt::format("algorithm {} {}({}) over g where g.size == {} {{\n", name,
-                                                collective, buffers, algorithm_.ranks());
+        std::string text = head() + contract() +
+                           fmt::format("algorithm {} {}({}) over g where g.size == {} {{\n", name, collective,
+                                       buffers, algorithm_.ranks());
         text += lets() + body + "}\n\n";
         text += fmt::format("schedule {} {}({}) where ranks == {} {{\n{} x over world{} using {}\n}}\n", name,
                             collective, has_root_ ? "x, root" : "x", algorithm_.ranks(), collective,
@@ -92,6 +95,14 @@ class Writer {
             (names_steps_ ? "comments name the file's " : "too many for comments that name ") +
                 std::string(algorithm_.words->step) + "s",
             names_steps_ && uses_alike_ ? ", of gpu 0 where all do alike" : "", division_text(), notes());
+    }
+
+    std::string contract() const {
+        if (algorithm_.shift == 0) return "";
+        return fmt::format(
+            "collective {}(x) over g {{\nbefore each r in g  x : r\nafter each r in g  x : r = x : "
+            "{}\n}}\n\n",
+            shift_name, relative(division_.ranks - algorithm_.shift));
     }
 
     std::string notes() const {
@@ -272,8 +283,8 @@ std::string name_for(const Algorithm& algorithm) {
     }
     name.resize(std::min<std::size_t>(name.size(), 60));
     while (!name.empty() && name.back() == '_') name.pop_back();
-    static const std::set<std::string> taken = {"x",    "y",      "g",     "r",     "s",
-                                                "root", "levels", "world", "ranks", "auto"};
+    static const std::set<std::string> taken = {"x",      "y",     "g",     "r",    "s",       "root",
+                                                "levels", "world", "ranks", "auto", shift_name};
     const bool is_collective =
         std::ranges::any_of(dsl::all_collectives, [&](Collective one) { return name == dsl::name_of(one); });
     return name.empty() || dsl::is_reserved(name) || taken.contains(name) || is_collective

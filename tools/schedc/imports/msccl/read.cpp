@@ -60,7 +60,8 @@ class Reader {
         if (!algo)
             fail(fmt::format("the root element is <{}>, not <algo>",
                              excerpt(document.document_element().name())),
-                 "only MSCCL's XML can be imported: <algo name=\"...\" coll=\"allreduce\" ngpus=\"4\" ...>");
+                 "only MSCCL's XML and MSCCL++'s JSON can be imported: <algo name=\"...\" coll=\"allreduce\" "
+                 "ngpus=\"4\" ...>");
         read_head(algo);
         for (const pugi::xml_node& gpu : algo.children("gpu")) read_gpu(gpu);
         for (int id = 0; id < result_.ranks(); ++id)

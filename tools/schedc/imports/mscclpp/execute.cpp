@@ -297,32 +297,33 @@ class Execution {
             }
         for (const Region& region : part.sources) note_use(block, region, index);
         for (const Region& region : part.targets) note_use(block, region, index);
-        move({block.next, {unit, 0, block.next}, known.empty() ? settled.get() : &known, 1}, part, index);
-        for (const Region& target : part.targets)
-            if (target.is_packets) write_packet(block, target, index, unit, read_packets);
+        const Actor actor{block.next, {unit, 0, block.next}, known.empty() ? settled.get() : &known, 1};
+        std::vector<int> made = move(actor, part, index);
+        for (std::size_t i = 0; i < part.targets.size(); ++i)
+            if (part.targets[i].is_packets)
+                packets_.add(slot_of(part.targets[i], index), made[i], unit, settled, read_packets);
         if (!known.empty()) block.knowledge.add(known);
     }
 
     void read_packet(const Turn& block, const Part& part, int slot, Clock& known) const {
-        if (!part.polls && (!packets_.are_there(slot) || known[packets_.unit_of(slot)] == 0))
+        if (!part.polls && (!packets_.are_there(slot) || !packets_.are_known(slot, known)))
             refuse(algorithm_, block.next,
                    "it puts packets that need not be there yet: a port channel does not wait for their flags",
                    "let a nop stand behind what writes them, or use 'rppkt'");
         packets_.join(known, slot);
     }
 
-    void write_packet(const Turn& block, const Region& target, int index, int unit,
-                      const std::vector<int>& sources) {
+    // True if packets of this value are there already: another threadblock has written the same.
+    bool are_written(const Actor& actor, const Region& target, int index, int value) const {
         const int slot = slot_of(target, index);
-        if (packets_.are_there(slot))
-            refuse(
-                algorithm_, block.next,
-                fmt::format(
-                    "it writes packets to {} of gpu {}, where packets have been written before: their flags "
-                    "are the same",
-                    text_of({target.chunks.buffer, target.chunks.offset + index}, 1), target.gpu),
-                "use another chunk of scratch");
-        packets_.add(slot, unit, block.knowledge.settled(), sources);
+        if (!target.is_packets || !packets_.are_there(slot)) return false;
+        if (packets_.has_value(slot, value)) return true;
+        refuse(algorithm_, actor.place,
+               fmt::format("it writes packets to {} of gpu {}, where other packets have been written before: "
+                           "their flags "
+                           "are the same",
+                           text_of({target.chunks.buffer, target.chunks.offset + index}, 1), target.gpu),
+               "use another chunk of scratch");
     }
 
     // A chunk of packets takes the place of two chunks of data.
@@ -350,30 +351,38 @@ class Execution {
         return result;
     }
 
-    void move(const Actor& actor, const Part& part, int index) {
+    // Returns the version that each target gets.
+    std::vector<int> move(const Actor& actor, const Part& part, int index) {
         std::vector<Name> sources;
         for (const Region& source : part.sources) sources.push_back(name(source, index));
-        Name first = name(part.targets[0], index);
-        // A sum is made where one of its operands is, if it can be.
-        const auto at_target = std::ranges::find(sources, first.slot, &Name::slot);
-        if (sources.size() > 1 && at_target != sources.end()) std::iter_swap(sources.begin(), at_target);
+        Incoming in{-1, part.targets[0].gpu, actor.place};
+        const bool is_sum = sources.size() > 1;
+        if (is_sum)
+            in.version = sum(actor, std::move(sources), name(part.targets[0], index));
+        else
+            in = {values_.read(actor, sources[0]), sources[0].gpu, actor.place};
+        std::vector<int> made;
+        for (const Region& target : part.targets) {
+            const bool is_there = (is_sum && made.empty()) || are_written(actor, target, index, in.version);
+            made.push_back(in.version);
+            if (is_there) continue;
+            values_.pass_on(in.version);
+            values_.copy(actor, name(target, index), in);
+        }
+        return made;
+    }
+
+    // A sum is made where one of its operands is, if it can be.
+    int sum(const Actor& actor, std::vector<Name> operands, const Name& to) {
+        const auto there = std::ranges::find(operands, to.slot, &Name::slot);
+        if (there != operands.end()) std::iter_swap(operands.begin(), there);
         std::vector<Incoming> values;
-        for (std::size_t i = 0; i < sources.size(); ++i)
-            if (i > 0 || sources.size() == 1)
-                values.push_back({values_.read(actor, sources[i]), sources[i].gpu, actor.place});
+        for (std::size_t i = 1; i < operands.size(); ++i)
+            values.push_back({values_.read(actor, operands[i]), operands[i].gpu, actor.place});
         int made = -1;
-        if (sources.size() == 1) {
-            made = values_.copy(actor, first, values[0]);
-        } else {
-            for (std::size_t i = 0; i < values.size(); ++i)
-                made = values_.combine(actor, first, i == 0 ? sources[0] : first, values[i]);
-        }
-        for (std::size_t i = 1; i < part.targets.size(); ++i) {
-            // What is only copied comes from its source.
-            const Incoming from = sources.size() == 1 ? values[0] : Incoming{made, first.gpu, actor.place};
-            values_.pass_on(from.version);
-            values_.copy(actor, name(part.targets[i], index), from);
-        }
+        for (std::size_t i = 0; i < values.size(); ++i)
+            made = values_.combine(actor, to, i == 0 ? operands[0] : to, values[i]);
+        return made;
     }
 
     // Results may be read when a GPU's threadblocks are over: then all that was written there should be

@@ -1,6 +1,7 @@
 // Which reads and writes are over when an operation of MSCCL++ begins, and which writes can be seen.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <vector>
@@ -56,19 +57,32 @@ class Packets {
   public:
     bool are_there(int slot) const { return packets_.contains(slot); }
 
+    // Packets of this value are there; several threadblocks may write the same.
+    bool has_value(int slot, int value) const { return packets_.at(slot).value == value; }
+
     // `sources`: the packets that it was made of.
-    void add(int slot, int unit, Snapshot known, std::vector<int> sources) {
-        packets_[slot] = {unit, std::move(known), std::move(sources)};
+    void add(int slot, int value, int unit, Snapshot known, std::vector<int> sources) {
+        Packet& packet = packets_[slot];
+        packet.value = value;
+        packet.units.push_back(unit);
+        packet.known = std::move(known);
+        packet.sources = std::move(sources);
     }
-    int unit_of(int slot) const { return packets_.at(slot).unit; }
+
+    // True if one that has written them is over.
+    bool are_known(int slot, const Clock& clock) const {
+        const Packet& packet = packets_.at(slot);
+        return std::ranges::any_of(packet.units, [&](int unit) { return clock[unit] > 0; });
+    }
 
     void join(Clock& clock, int slot) const {
         std::vector<int> open{slot};
         while (!open.empty()) {
             const Packet& packet = packets_.at(open.back());
             open.pop_back();
-            if (clock[packet.unit] > 0) continue;
-            clock[packet.unit] = is_over;
+            // Of several writers, nobody knows whose packets were there.
+            if (packet.units.size() > 1 || clock[packet.units[0]] > 0) continue;
+            clock[packet.units[0]] = is_over;
             join_reads(clock, *packet.known);
             open.insert(open.end(), packet.sources.begin(), packet.sources.end());
         }
@@ -76,7 +90,8 @@ class Packets {
 
   private:
     struct Packet {
-        int unit = 0;
+        int value = 0;
+        std::vector<int> units;
         Snapshot known;
         std::vector<int> sources;
     };

@@ -121,10 +121,11 @@ Operands OperationReader::operands(const Json& op, const BlockChannels& block) c
 
 Operand OperationReader::operand(const Json& one, const BlockChannels& block, Medium medium) const {
     fields_.check_object(one, "a range of chunks",
-                         {"type", "buffer_id", "switch_channel_id", "index", "size"});
+                         {"rank", "type", "buffer_id", "switch_channel_id", "index", "size"});
     if (fields_.has(one, "type") + fields_.has(one, "buffer_id") + fields_.has(one, "switch_channel_id") != 1)
         fields_.fail("a range of chunks must have one of \"type\", \"buffer_id\" and \"switch_channel_id\"",
                      "they name a buffer of this GPU, of another one, or of a group");
+    if (fields_.has(one, "rank")) fields_.number(one, "rank", fields_.at.gpu, fields_.at.gpu);
     Operand result;
     const int index = fields_.number(one, "index", 0, most_chunks);
     result.count = fields_.number(one, "size", 1, most_chunks);

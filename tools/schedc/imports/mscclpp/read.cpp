@@ -71,11 +71,8 @@ class Reader {
         // Released versions have written the field without its second c.
         const char* collective = fields_.has(root, "collective") ? "collective" : "colletive";
         const std::string& coll = fields_.text(root, collective);
-        if (coll == "sendrecv")
-            fields_.fail("\"sendrecv\" does not say which GPU's input is whose result",
-                         "import an algorithm of a collective, or write the schedule: its transfers are x : "
-                         "r -> r + 1");
-        algorithm().collective = collective_of(algorithm(), "collective", coll);
+        plan_.is_shift = coll == "sendrecv";
+        if (!plan_.is_shift) algorithm().collective = collective_of(algorithm(), "collective", coll);
         algorithm().in_place = fields_.flag(root, "inplace");
         const std::string& protocol = fields_.text(root, "protocol");
         if (protocol != "Simple" && protocol != "LL")
