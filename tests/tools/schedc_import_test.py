@@ -8,16 +8,13 @@ With hocket-run and hocket-bench, the schedules also run.
 import copy
 import os
 import random
-import re
-import subprocess
 import sys
-import tempfile
 import unittest
 
 import schedc_import_algorithms as made
+from schedc_import_case import PROGRAMS, Import, rounds, schedc
 from schedc_import_model import why_wrong
 
-PROGRAMS: list[str] = []
 MUTANTS = 600 if os.environ.get("HOCKET_TEST_LONG") == "1" else 200
 # (name, algorithm, transfers that the text has)
 RIGHT = {
@@ -46,43 +43,6 @@ RIGHT = {
 }
 
 
-def schedc(*arguments, text=None):
-    done = subprocess.run([PROGRAMS[0], *arguments], input=text, text=True, capture_output=True, timeout=120, env={**os.environ, "NO_COLOR": "1"})
-    return done.returncode, done.stdout, done.stderr
-
-
-def rounds(text):
-    found = re.search(r"^# (\d+) round", text, re.MULTILINE)
-    assert found
-    return int(found[1])
-
-
-class Import(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, name, text=None):
-        path = os.path.join(self.folder, name)
-        if text is not None:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
-        return path
-
-    def imported(self, algorithm):
-        status, out, err = schedc("import", "-", text=algorithm.text())
-        self.assertEqual((status, err), (0, ""))
-        return out
-
-    def refused(self, text, *expected):
-        status, out, err = schedc("import", "-", text=text if isinstance(text, str) else text.text())
-        self.assertEqual((status, out), (1, ""), err)
-        for one in expected:
-            self.assertIn(one, err)
-        return err
-
-
 class Right(Import):
     def test_algorithms_are_proved(self):
         for name, (make, expected) in RIGHT.items():
@@ -91,11 +51,7 @@ class Right(Import):
                 text = self.imported(algorithm)
                 self.assertIn(expected, text)
                 self.assertIsNone(why_wrong(algorithm.text()))
-                path = self.path("a.sched", text)
-                status, out, err = schedc("check", "--strict", "-n", str(algorithm.ranks), "--", path)
-                self.assertEqual(status, 0, err)
-                self.assertIn("2 definitions are right", out)
-                self.assertEqual(schedc("fmt", "--check", path)[0], 0)
+                self.proved(text, algorithm.ranks)
 
     def test_rounds_are_as_few_as_the_dependencies_allow(self):
         for algorithm, expected in ((made.ring_all_gather(5), 4), (made.ring_all_reduce(4), 6), (made.ring_all_reduce(4, 1, False), 6),
@@ -171,13 +127,7 @@ class Right(Import):
         for name, (make, _) in RIGHT.items():
             with self.subTest(name):
                 algorithm = make()
-                text = self.imported(algorithm)
-                collective = re.search(r"^schedule \w+ (\w+)", text, re.MULTILINE)
-                assert collective
-                done = subprocess.run([PROGRAMS[1], "-n", str(algorithm.ranks), PROGRAMS[2], collective[1], "--schedule", self.path("a.sched", text),
-                                       "-b", "4", "-e", "64K", "-f", "128", "-n", "1", "-w", "0"],
-                                      text=True, capture_output=True, timeout=120)
-                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.run_on(self.imported(algorithm), algorithm.ranks)
 
 
 class Wrong(Import):
@@ -406,5 +356,5 @@ def mutant(dice, algorithm):
 
 
 if __name__ == "__main__":
-    PROGRAMS = sys.argv[1:]
+    PROGRAMS += sys.argv[1:]
     unittest.main(argv=sys.argv[:1])

@@ -49,6 +49,12 @@ std::string short_text(const Algorithm& algorithm, const Place& place) {
     return text;
 }
 
+std::string chunk_text(const Algorithm& algorithm, int chunk) {
+    const int parts = algorithm.parts_of_one;
+    return parts == 1 ? fmt::format("chunk {}", chunk)
+                      : fmt::format("part {} of {} of chunk {}", chunk % parts, parts, chunk / parts);
+}
+
 std::string text_of(const Chunks& chunks, int count) {
     const char letter = "ios"[static_cast<int>(chunks.buffer)];
     return count == 1 ? fmt::format("{}[{}]", letter, chunks.offset)

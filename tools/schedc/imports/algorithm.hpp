@@ -80,6 +80,9 @@ std::string short_text(const Algorithm& algorithm, const Place& place);
 // "step 2", "op 2.1"
 std::string step_text(const Algorithm& algorithm, const Place& place);
 
+// "chunk 2", as the file counts, and "part 1 of 2 of chunk 2"
+std::string chunk_text(const Algorithm& algorithm, int chunk);
+
 // "i[3]", "s[0 ..< 4]"
 std::string text_of(const Chunks& chunks, int count);
 

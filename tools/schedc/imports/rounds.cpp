@@ -67,10 +67,9 @@ class Placing {
 
     [[noreturn]] void refuse_shared(const Place& place, int slot) const {
         refuse(algorithm_, place,
-               fmt::format(
-                   "it writes chunk {} while another value is needed there: the file has an input and an "
-                   "output apart, and Hocket's ranks have one place for both",
-                   flow_.slots.chunk_of(slot)),
+               fmt::format("it writes {} while another value is needed there: the file has an input and an "
+                           "output apart, and Hocket's ranks have one place for both",
+                           chunk_text(algorithm_, flow_.slots.chunk_of(slot))),
                std::string(algorithm_.words->needs_output_alone));
     }
 
@@ -185,8 +184,8 @@ class Placing {
         const int from = flow_.slots.chunk_of(source), to = flow_.slots.chunk_of(target);
         if (flow_.slots.by_rank() ? (from - to) % algorithm_.chunks_of_piece == 0 : from == to) return;
         refuse(algorithm_, move.receiver,
-               fmt::format("it brings chunk {}, from {}, to the place of chunk {}", from,
-                           short_text(algorithm_, move.sender), to),
+               fmt::format("it brings {}, from {}, to the place of {}", chunk_text(algorithm_, from),
+                           short_text(algorithm_, move.sender), chunk_text(algorithm_, to)),
                flow_.slots.by_rank()
                    ? "a chunk can come to another piece, but stays at its place in the piece"
                    : "chunks of this collective stay at their places: both ends of a connection "

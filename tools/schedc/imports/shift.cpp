@@ -19,13 +19,12 @@ void find_shift(Algorithm& algorithm, const Flow& flow) {
         const int to = flow.slots.gpu_of(result.slot), from = flow.slots.gpu_of(origin->slot);
         const int shift = (to - from + ranks) % ranks;
         if (shift == 0 || (algorithm.shift > 0 && algorithm.shift != shift))
-            refuse(
-                algorithm, {to, -1, -1},
-                fmt::format(
-                    "it gets chunk {} of gpu {}: all GPUs must get the input of the one equally many numbers "
-                    "before them",
-                    flow.slots.chunk_of(origin->slot), from),
-                "name the algorithm's collective, or write the schedule with a collective of its own");
+            refuse(algorithm, {to, -1, -1},
+                   fmt::format(
+                       "it gets {} of gpu {}: all GPUs must get the input of the one equally many numbers "
+                       "before them",
+                       chunk_text(algorithm, flow.slots.chunk_of(origin->slot)), from),
+                   "name the algorithm's collective, or write the schedule with a collective of its own");
         algorithm.shift = shift;
     }
 }

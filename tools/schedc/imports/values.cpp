@@ -48,10 +48,12 @@ void Values::check_results() {
             const int slot = flow_.slots.fixed(g, flow_.slots.has_second(), chunk);
             const int version = current_[index_of({slot, !algorithm_.in_place})];
             if (version < 0)
-                refuse(algorithm_, {g, -1, -1},
-                       fmt::format("no step writes chunk {} of {} of its result", chunk, algorithm_.chunks),
-                       std::string(algorithm_.in_place ? algorithm_.words->writes_no_result
-                                                       : algorithm_.words->copies_no_result));
+                refuse(
+                    algorithm_, {g, -1, -1},
+                    fmt::format("no {} writes {} of {} of its result", algorithm_.words->step,
+                                chunk_text(algorithm_, chunk), algorithm_.chunks / algorithm_.parts_of_one),
+                    std::string(algorithm_.in_place ? algorithm_.words->writes_no_result
+                                                    : algorithm_.words->copies_no_result));
             look(version);
             flow_.versions[version].is_result = true;
         }

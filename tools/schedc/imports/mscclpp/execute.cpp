@@ -112,6 +112,11 @@ class Execution {
         return values_.name_of(region.gpu, chunks, 0).slot;
     }
 
+    // As the file counts.
+    std::string shown(const Region& region, int index) const {
+        return text_of({region.chunks.buffer, (region.chunks.offset + index) / algorithm_.parts_of_one}, 1);
+    }
+
     // What the next operation waits for, in words; nothing if it can go on.
     std::optional<std::string> awaited(const Turn& block) const {
         const Operation& op = operation(block);
@@ -131,9 +136,7 @@ class Execution {
             for (const Region& source : part.sources)
                 for (int i = 0; source.is_packets && part.polls && i < part.count; ++i)
                     if (!packets_.are_there(slot_of(source, i)))
-                        return fmt::format("packets in {} of gpu {}",
-                                           text_of({source.chunks.buffer, source.chunks.offset + i}, 1),
-                                           source.gpu);
+                        return fmt::format("packets in {} of gpu {}", shown(source, i), source.gpu);
         return std::nullopt;
     }
 
@@ -322,7 +325,7 @@ class Execution {
                fmt::format("it writes packets to {} of gpu {}, where other packets have been written before: "
                            "their flags "
                            "are the same",
-                           text_of({target.chunks.buffer, target.chunks.offset + index}, 1), target.gpu),
+                           shown(target, index), target.gpu),
                "use another chunk of scratch");
     }
 
@@ -339,8 +342,8 @@ class Execution {
                 fmt::format("{} of gpu {} holds {}, and other operations have {} there: packets take twice "
                             "the room, from "
                             "twice the chunk's number on",
-                            text_of({Buffer::scratch, chunk}, 1), region.gpu,
-                            region.is_packets ? "packets" : "data", region.is_packets ? "data" : "packets"),
+                            shown(region, index), region.gpu, region.is_packets ? "packets" : "data",
+                            region.is_packets ? "data" : "packets"),
                 "keep data and packets apart in the scratch buffer");
         (region.is_packets ? packets_at_ : data_)[region.gpu].insert(chunk);
     }

@@ -51,7 +51,7 @@ struct Plan {
     std::vector<std::vector<std::vector<Operation>>> blocks;  // by GPU
     bool has_loops = false;
     bool is_shift = false;  // its collective is sendrecv
-    bool is_old = false;  // the first generation of the format, until MSCCL++ 0.7
+    bool is_old = false;    // the first generation of the format, until MSCCL++ 0.7
 };
 
 }  // namespace hocket::tools::imports::mscclpp

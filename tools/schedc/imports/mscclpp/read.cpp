@@ -69,7 +69,7 @@ class Reader {
     void read_head(const Json& root) {
         algorithm().name = fields_.text(root, "name");
         // Released versions have written the field without its second c.
-        const char* collective = fields_.has(root, "collective") ? "collective" : "colletive";
+        const char* collective = fields_.has(root, "colletive") ? "colletive" : "collective";
         const std::string& coll = fields_.text(root, collective);
         plan_.is_shift = coll == "sendrecv";
         if (!plan_.is_shift) algorithm().collective = collective_of(algorithm(), "collective", coll);

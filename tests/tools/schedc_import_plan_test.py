@@ -1,0 +1,415 @@
+#!/usr/bin/python3
+"""schedc import: execution plans in MSCCL++'s JSON become proved schedules, and wrong ones are refused with their operation.
+
+usage: tests/tools/schedc_import_plan_test.py SCHEDC [HOCKET_RUN HOCKET_BENCH]
+
+With hocket-run and hocket-bench, the schedules also run.
+"""
+import copy
+import json
+import os
+import random
+import re
+import sys
+import unittest
+
+import schedc_import_plans as made
+from schedc_import_case import PROGRAMS, Import, rounds, schedc
+from schedc_import_plan_model import why_wrong
+
+LONG = os.environ.get("HOCKET_TEST_LONG") == "1"
+MUTANTS = 1500 if LONG else 250
+# name: the plan, a transfer that the text has, its rounds. Those of `NEW` cannot be said in the first generation of the format.
+RIGHT = {
+    "ring": (lambda: made.ring_all_reduce(4), "x[r - s] : r +> r + 1", 6),
+    "ring of three": (lambda: made.ring_all_reduce(3), "x[r + 1 - s] : r -> r + 1", 4),
+    "one phase": (lambda: made.one_phase_all_reduce(3), "x : 0 +> 1  # gpu 0 tb 0 op 0, gpu 1 tb 0 op 2", 1),
+    "two phases": (lambda: made.two_phase_all_reduce(4), "x[r + 2] : r +> r + 2", 2),
+    "two phases with parts": (lambda: made.two_phase_all_reduce(2, 3), "x[r + 1] : r +> r + 1", 2),
+    "direct": (lambda: made.direct_all_gather(4), "x[r] : r -> r + 2", 1),
+    "direct of two": (lambda: made.direct_all_gather(2, 2), "x[r] : r -> r + 1", 1),
+    "direct out of place": (lambda: made.direct_all_gather(3, 2, False), "x[r] : r -> r - 1", 1),
+    "reading": (lambda: made.reading_reduce_scatter(4), "x[r + 2] : r +> r + 2", 1),
+    "reading out of place": (lambda: made.reading_reduce_scatter(3, False), "x[r + 1] : r +> r + 1", 1),
+    "all pairs": (lambda: made.sending_all_reduce(3), "x[r + 1] : r +> r + 1", 2),
+    "all pairs in parts": (lambda: made.sending_all_reduce(2, 4), "x[r] : r -> r + 1", 2),
+    "all_to_all": (lambda: made.getting_all_to_all(4), "x[r + 1] : r -> y[r] : r + 1", 1),
+    "hierarchical": (made.hierarchical_all_reduce, "x0 : 0 +> 2", 3),
+    "ports": (lambda: made.port_all_gather(3), "x[r] : r -> r + 1", 1),
+    "stores": (lambda: made.switch_all_gather(4), "x[r] : r -> r + 2", 1),
+    "switch": (lambda: made.switch_all_reduce(4), "x[r + 2] : r +> r + 2", 2),
+    "loops": (lambda: made.looping_all_reduce(3), "x[r + 1] : r +> r + 1", 2),
+    "shared": (lambda: made.shared_all_gather(3), "x[r] : r -> r + 1", 1),
+    "shared by three": (lambda: made.shared_all_gather(2, 3), "x[r] : r -> r + 1", 1),
+    "copies": (made.copying_packets_all_reduce, "x[r + 1] : r +> r + 1", 2),
+    "chain": (lambda: made.chain_broadcast(4, 2), "x : root + 1 -> root + 2", 3),
+    "res": (made.reducing_and_sending, "x[r + 1] : r +> r + 1", 2),
+    "gets": (lambda: made.getting_all_gather(3), "x[r] : r -> r + 1", 1),
+    "ring of packets": (lambda: made.ring_of_packets(4), "x[r - s] : r -> r + 1", 3),
+    "send and receive": (lambda: made.send_and_receive(4), "x : 1 -> 2  # gpu 1 tb 0 op 2, gpu 2 tb 0 op 3", 1),
+}
+NEW = ("stores", "loops", "shared", "shared by three", "copies")
+
+
+def changed(plan, path, value):
+    """The plan's tree with another value at this path of it; None: without it."""
+    tree = plan.tree()
+    node = tree
+    for one in path[:-1]:
+        node = node[one]
+    if value is None:
+        del node[path[-1]]
+    else:
+        node[path[-1]] = value
+    return json.dumps(tree)
+
+
+def op(gpu, tb, number, *more):
+    return ("gpus", gpu, "threadblocks", tb, "ops", number, *more)
+
+
+class Right(Import):
+    def test_plans_are_proved(self):
+        for name, (make, expected, count) in RIGHT.items():
+            with self.subTest(name):
+                plan = make()
+                text = self.imported(plan)
+                self.assertIn(expected, text)
+                self.assertEqual(rounds(text), count)
+                self.assertNotIn("does not wait", text)
+                self.assertIsNone(why_wrong(plan.text(), 8))
+                self.proved(text, plan.ranks, 3 if name == "send and receive" else 2)
+
+    def test_both_generations_say_the_same(self):
+        for name, (make, _, _) in RIGHT.items():
+            if name not in NEW:
+                with self.subTest(name):
+                    self.assertEqual(self.imported(make().text(old=True)), self.imported(make()))
+
+    def test_schedules_run(self):
+        if len(PROGRAMS) < 3:
+            self.skipTest("neither hocket-run nor hocket-bench was named")
+        for name, (make, _, _) in RIGHT.items():
+            if name != "send and receive":  # hocket-bench knows no collectives of files
+                with self.subTest(name):
+                    self.run_on(self.imported(make()), make().ranks)
+
+    def test_the_format_is_found_by_its_content(self):
+        source = self.path("plan.xml", "\n  " + made.ring_all_reduce(3).text())
+        target = self.path("ring.sched")
+        self.assertEqual(schedc("import", source, "-o", target), (0, "", ""))
+        with open(target, encoding="utf-8") as file:
+            text = file.read()
+        self.assertTrue(text.startswith(f"# Imported from {source} (MSCCL++: ring allreduce on 3 GPUs, in place).\n# 4 rounds; comments name the file's ops"))
+        self.assertIn("algorithm ring_allreduce all_reduce(x) over g where g.size == 3 {", text)
+
+    def test_what_is_not_carried_over_is_said(self):
+        plan = made.ring_all_reduce(3)
+        plan.head.update(min_message_size=1024, max_message_size=1 << 20, num_threads_per_block=512, buffer_alignment=16)
+        self.assertIn("# The file is for messages of 1024 to 1048576 bytes; the schedule is for all sizes.\n", self.imported(plan))
+        plan.head.update(max_message_size=2**64 - 1)
+        self.assertIn("# The file is for messages of at least 1024 bytes; the schedule is for all sizes.\n", self.imported(plan))
+        plan.head.update(min_message_size=0)
+        self.assertNotIn("bytes", self.imported(plan))
+        for unfinished in (made.direct_all_gather(3), made.switch_all_reduce(3)):
+            for gpu in unfinished.blocks:
+                for ops in gpu:
+                    del ops[-4:]
+            self.assertIn("# In the file gpu 0 does not wait for what gpu 1 tb 0 op ", self.imported(unfinished))
+
+    def test_shared_work_makes_chunks_smaller(self):
+        plan = made.Plan("broadcast", 2, (1, 1, 0), name="halves")  # one half is put by one threadblock, the other by another, later
+        for tb in range(2):
+            plan.op(0, tb, "put", [(0, "o", 0, 1)], [(1, "o", 0, 1)], "memory", tbg_info={"tb_id": tb, "tbg_size": 2})
+            plan.nop(0, tb)
+            plan.op(0, tb, "signal", kind="memory", peers=[1], tag=tb)
+            plan.op(1, tb, "wait", kind="memory", peers=[0], tag=tb)
+        self.assertIn("x : root -> root + 1", self.imported(plan))
+        del plan.blocks[0][1][0]
+        self.refused(plan, "gpu 1: no op writes part 1 of 2 of chunk 0 of 1 of its result")
+
+    def test_sends_and_receives(self):
+        plan = made.send_and_receive(3)
+        self.assertIn("collective shift(x) over g {\n    before each r in g  x : r\n    after each r in g  x : r = x : r - 1\n}", self.imported(plan))
+        wrong = made.send_and_receive(3)
+        wrong.blocks[1][0][3]["src"] = [(1, "s", 0, 1)]
+        self.refused(wrong, "it gets chunk 0 of gpu 1: all GPUs must get the input of the one equally many numbers before them")
+
+    def test_packets_that_several_threadblocks_write(self):
+        plan = made.Plan("allgather", 2, (1, 2, 2), protocol="LL")
+        for rank in range(2):
+            for tb in range(2):
+                plan.op(rank, tb, "cpkt", [(rank, "o", rank, 1)], [(rank, "s", 0, 1)])
+            plan.nop(rank, 0)
+            plan.op(rank, 0, "ppkt", [(rank, "s", 0, 1)], [(1 - rank, "s", 1, 1)], "port")
+            plan.op(rank, 1, "upkt", [(rank, "s", 1, 1)], [(rank, "o", 1 - rank, 1)])
+        self.imported(plan)
+
+
+class Wrong(Import):
+    def test_races_of_threadblocks(self):
+        plan = made.ring_all_reduce(3)
+        del plan.blocks[1][0][4]  # the nop behind the first wait
+        self.refused(plan, "<stdin>: gpu 1, threadblock 0, op 4: it uses a scratch chunk that op 0 of threadblock 0 of gpu 0 uses, too, and one of the two writes it",
+                     "hint: between operations of a threadblock stands a nop")
+        self.assertIsNotNone(why_wrong(plan.text(), 40))
+        plan = made.ring_all_reduce(3)
+        del plan.blocks[0][0][1]  # the nop between the first put and its signal
+        self.refused(plan, "gpu 1, threadblock 0, op 5: it uses a scratch chunk that op 0 of threadblock 0 of gpu 0 uses, too")
+        self.assertIsNotNone(why_wrong(plan.text(), 40))
+        plan = made.one_phase_all_reduce(3)
+        del plan.blocks[0][0][1]
+        self.refused(plan, "gpu 0, threadblock 0, op 1: it uses a buffer's chunk that op 0 of threadblock 0 uses, too")
+        self.assertIsNotNone(why_wrong(plan.text(), 40))
+        plan = made.direct_all_gather(3)
+        extra = made.Plan("allgather", 3, (1, 3, 0))
+        extra.blocks = plan.blocks
+        extra.op(1, 2, "put", [(1, "o", 1, 1)], [(0, "o", 2, 1)], "memory")  # where GPU 2 puts its chunk
+        self.refused(extra, "gpu 2, threadblock 0, op 0: it uses a buffer's chunk that op 0 of threadblock 2 of gpu 1 uses, too")
+
+    def test_signals_that_order_nothing(self):
+        plan = made.ring_all_reduce(3)
+        for gpu in range(3):
+            for one in plan.blocks[gpu][0]:
+                if one["name"] in ("signal", "wait"):
+                    one["name"] = "rlx" + one["name"]
+        self.refused(plan, "op 5: it uses a scratch chunk")
+        plan = made.sending_all_reduce(2)  # what is only read may be written behind a relaxed signal
+        self.imported(plan)
+        for gpu in range(2):
+            for one in plan.blocks[gpu][0][:4]:
+                if one["name"] in ("signal", "wait"):
+                    one["name"] = "rlx" + one["name"]
+        self.imported(plan)
+
+    def test_port_channels(self):
+        plan = made.hierarchical_all_reduce()
+        for gpu in range(4):
+            plan.blocks[gpu][0][7]["name"] = "pws"
+        self.refused(plan, "op 10: it uses a buffer's chunk that op 7 of threadblock 0 uses, too")  # which may be on its way
+        self.assertIsNotNone(why_wrong(plan.text(), 40))
+        plan = made.Plan("broadcast", 2, (2, 2, 1))
+        plan.op(0, 0, "put", [(0, "o", 0, 1)], [(1, "o", 0, 1)], "port")
+        plan.op(0, 0, "signal", kind="port", peers=[1], bufs=("o", "o"))
+        plan.nop(0, 0)
+        plan.op(0, 0, "copy", [(0, "o", 1, 1)], [(0, "o", 0, 1)])
+        plan.op(1, 0, "wait", kind="port", peers=[0], bufs=("o", "o"))
+        self.refused(plan, "gpu 0, threadblock 0, op 3: it uses a buffer's chunk that op 0 of threadblock 0 uses, too")
+        plan.blocks[0][0].insert(2, plan.op(0, 1, "wait", kind="memory", peers=[1]))  # an answer tells that the put is over
+        plan.blocks[0].pop()
+        plan.nop(1, 0)
+        plan.op(1, 0, "signal", kind="memory", peers=[0])
+        plan.op(1, 0, "copy", [(1, "o", 0, 1)], [(1, "s", 0, 1)])
+        self.refused(plan, "gpu 1: no op writes chunk 1 of 2 of its result")
+        plan = made.send_and_receive(3)
+        del plan.blocks[2][0][1]
+        self.refused(plan, "gpu 2, threadblock 0, op 1: it puts packets that need not be there yet")
+
+    def test_packets(self):
+        plan = made.two_phase_all_reduce(3)
+        plan.head["protocol"] = "Simple"
+        self.refused(plan, "gpu 0, threadblock 0, op 0: it uses packets, but \"protocol\" is \"Simple\"", "hint: write \"protocol\": \"LL\"")
+        plan = made.two_phase_all_reduce(3)
+        plan.op(0, 2, "ppkt", [(0, "i", 0, 1)], [(1, "s", 0, 1)], "memory")
+        self.refused(plan, "it writes packets to s[0] of gpu 1, where other packets have been written before")
+        plan = made.two_phase_all_reduce(3)
+        plan.op(0, 2, "copy", [(0, "i", 0, 1)], [(0, "s", 5, 1)])
+        self.refused(plan, "s[2] of gpu 0 holds packets, and other operations have data there: packets take twice the room")
+        plan = made.two_phase_all_reduce(3)
+        plan.op(0, 2, "cpkt", [(0, "i", 0, 1)], [(0, "i", 1, 1)])
+        self.refused(plan, "gpu 0, threadblock 2, op 0: 'cpkt' has packets in i[1]: MSCCL++ has them in scratch buffers only")
+
+    def test_matching(self):
+        plan = made.direct_all_gather(3)
+        del plan.blocks[1][0][-2]
+        self.refused(plan, "gpu 0, threadblock 0, op 3: it signals on memory channel 0 to gpu 1, which waits for 0 signals of gpu 0 there, not 1")
+        plan = made.direct_all_gather(3)
+        del plan.blocks[1][0][-3]
+        self.refused(plan, "gpu 0, threadblock 0, op 4: it waits for gpu 1, which signals 0 times on memory channel 0 to gpu 0, not 1")
+        plan = made.direct_all_gather(3)
+        plan.op(0, 1, "signal", kind="memory", peers=[1])
+        plan.op(1, 0, "wait", kind="memory", peers=[0])
+        self.refused(plan, "gpu 0, threadblock 1, op 6: threadblock 0 signals on the same channel, too: which of them comes first is not known")
+        plan = made.direct_all_gather(3)
+        plan.blocks[2][1][1]["fields"]["num_threadblocks"] = 3
+        self.refused(plan, "gpu 2, threadblock 1, op 1: barrier 0 is one of 3 threadblocks, but of 2 in gpu 2 tb 0 op 1")
+        plan = made.direct_all_gather(3)
+        del plan.blocks[2][1][1]
+        self.refused(plan, "gpu 2, threadblock 0, op 1: barrier 0 is one of 2 threadblocks, but 1 uses it")
+        plan = made.direct_all_gather(3)
+        plan.op(2, 1, "barrier", barrier_id=0, num_threadblocks=2)
+        self.refused(plan, "threadblock 1 comes to barrier 0 2 times, but threadblock 0 1 times")
+
+    def test_standstill(self):
+        plan = made.Plan("allgather", 2, (1, 2, 0))
+        for rank in range(2):
+            plan.op(rank, 0, "wait", kind="memory", peers=[1 - rank])
+            plan.op(rank, 0, "signal", kind="memory", peers=[1 - rank])
+        self.refused(plan, "gpu 0, threadblock 0, op 0: nothing goes on here: gpu 0 tb 0 op 0 waits for a signal of gpu 1; gpu 1 tb 0 op 0 waits for a signal of gpu 0")
+        plan = made.two_phase_all_reduce(2)
+        plan.blocks[0][0][0]["dst"] = [(1, "s", 3, 1)]
+        self.refused(plan, "gpu 1 tb 0 op 1 waits for packets in s[0] of gpu 1")
+        plan = made.looping_all_reduce(2)
+        plan.semaphores[0][2] = 0
+        self.refused(plan, "gpu 0 tb 0 op 0.0 waits for semaphore 2")
+
+    def test_loops(self):
+        plan = made.looping_all_reduce(2)
+        plan.blocks[0][0][0]["chunks"] = 2
+        self.refused(plan, "gpu 0, threadblock 0, op 0.2: it has 1 chunk, but its pipeline goes over 2")
+        plan = made.looping_all_reduce(2)
+        plan.blocks[0][0][0]["ops"][2]["fields"]["tbg_info"] = {"tb_id": 0, "tbg_size": 2}
+        self.refused(plan, "gpu 0, threadblock 0, op 0.2: it is in a pipeline, and shared by threadblocks")
+        plan = made.looping_all_reduce(2)  # right with one round: with two, the signal comes once
+        plan.blocks[0][0][1:] = [plan.blocks[0][0][0]["ops"].pop(5)]
+        self.refused(plan, "gpu 1, threadblock 0, op 0.6: it waits for gpu 0, which signals 1 time on memory channel 0 to gpu 1, not 2")
+
+    def test_contents(self):
+        plan = made.direct_all_gather(3)
+        plan.blocks[0][0][0]["dst"] = [(1, "o", 1, 1)]
+        self.refused(plan, "error: <stdin>: gpu ")
+        plan = made.getting_all_to_all(3)
+        plan.blocks[0][0][0]["src"] = [(0, "s", 0, 1)]
+        self.refused(plan, "gpu 0, threadblock 0, op 0: it reads a chunk that holds nothing yet", "hint: put or copy the chunk there")
+        plan = made.ring_all_reduce(3)
+        del plan.blocks[0][0][5:7]  # the first sum
+        self.refused(plan, "error: algorithm ring_allreduce all_reduce on 3 ranks: rank ", "missing the part of rank", "# gpu 0 tb 0 op 12, and on", "<stdin>: not imported",
+                     "their comments name its ops")
+        plan = made.getting_all_gather(3)
+        plan.blocks[0][0][4]["src"] = [(1, "o", 0, 1)]
+        self.refused(plan, "'get' brings o[0] to o[1]: MSCCL++'s executor exchanges the two places")
+        plan = made.one_phase_all_reduce(3)
+        plan.blocks[0][0][0]["src"] = [(0, "i", 0, 1), (0, "o", 0, 1)]
+        self.refused(plan, "'ppkt' has sources in several buffers")
+
+    def test_fields(self):
+        plan = made.direct_all_gather(3)
+        ports = made.port_all_gather(3)
+        for path, value, expected in (
+                (("collective",), "allgahter", 'collective="allgahter" is no collective that can be imported (did you mean \'allgather\'?)'),
+                (("collective",), None, '<stdin>: there is no "collective"'),
+                (("inplace",), "yes", '"inplace" is "yes", not true or false'),
+                (("protocol",), "LL128", '"protocol" is "LL128", none of Simple and LL'),
+                (("gpus",), [], '"gpus" has 0 GPUs, not 1 to 1024'),
+                (("gpus", 1), 7, "gpu 1: a GPU is 7, not an object"),
+                (("gpus", 1, "id"), 0, 'gpu 1: "id" is 0 where 1 is expected'),
+                (("gpus", 1, "output_chunks"), 4, "gpu 1: output_chunks is 4, but 3 of gpu 0"),
+                (("gpus", 1, "output_chunks"), 1e3, 'gpu 1: "output_chunks" is 1000.0, not a whole number from 0 to 65536'),
+                (("gpus", 1, "input_chunks"), 2**70, 'gpu 1: "input_chunks" is '),
+                (("gpus", 1, "input_chunks"), -1, 'gpu 1: "input_chunks" is -1'),
+                (("gpus", 1, "channels", 0, "channel_type"), "wire", 'gpu 1: "channel_type" is "wire", which is no kind of channel'),
+                (("gpus", 1, "channels", 0, "connected_to", 0), 1, "gpu 1: a channel has its own GPU as a peer"),
+                (("gpus", 1, "channels", 0, "connected_to", 0), 3, 'gpu 1: "the peer of a channel" is 3'),
+                (("gpus", 1, "threadblocks", 0, "id"), 1, 'gpu 1, threadblock 0: "id" is 1 where 0 is expected'),
+                (("gpus", 1, "threadblocks", 0, "channels", 0, "channel_ids", 0), 9, 'gpu 1, threadblock 0: "the number of a channel" is 9'),
+                (("gpus", 1, "threadblocks", 0, "remote_buffer_refs", 0, "access_channel_type"), "port", "by a channel that the buffer does not name"),
+                (op(1, 0, 0, "name"), "putt", "gpu 1, threadblock 0, op 0: 'putt' is no operation that can be imported"),
+                (op(1, 0, 0, "src_buff"), None, "gpu 1, threadblock 0, op 0: 'put' has too few sources"),
+                (op(1, 0, 0, "src_buff", 0, "size"), 2, "op 0: 'put' has a range of 2 chunks and one of 1"),
+                (op(1, 0, 0, "src_buff", 0, "index"), 1, "op 0: i[1] is outside of the buffer, which has 1 chunk"),
+                (op(1, 0, 0, "dst_buff", 0, "index"), 3, "op 0: o[3] is outside of the buffer of gpu 0, which has 3 chunks"),
+                (op(1, 0, 0, "dst_buff", 0, "buffer_id"), 4, 'op 0: "buffer_id" is 4'),
+                (op(1, 0, 0, "dst_buff", 0, "type"), "o", 'must have one of "type", "buffer_id" and "switch_channel_id"'),
+                (op(1, 0, 0, "channel_type"), "none", "op 0: "),
+                (op(1, 0, 0, "name"), "pws", "op 0: 'pws' on a memory channel does not signal in MSCCL++"),
+                (op(1, 0, 0, "wide"), True, 'op 0: an operation has the field "wide", which is not known'),
+                (op(1, 0, 0, "reduce_op"), "max", '"reduce_op" is "max"'),
+                (op(1, 0, 3, "channel_ids"), [], "op 3: it names no channel"),
+                (op(1, 0, 1, "num_threadblocks"), None, 'op 1: there is no "num_threadblocks"')):
+            with self.subTest(f"{path}={value}"):
+                self.refused(changed(plan, path, value), "error: <stdin>: ", expected)
+        self.refused(changed(ports, op(0, 0, 0, "channel_ids"), [1, 0]), "target 0 is of gpu 1, but its channel goes to gpu 2")
+        self.refused(changed(made.getting_all_gather(3), op(0, 0, 4, "channel_type"), "port"), "gpu 0, threadblock 0, op 4: ")
+        switch = changed(made.switch_all_reduce(3), ("gpus", 1, "channels", 2, "rank_groups", 0, "ranks"), [1, 2])
+        self.refused(switch, "gpu 0: it has a group of ranks for the switch that gpu 1 does not have")
+        old = made.ring_all_reduce(3).tree(old=True)
+        old["gpus"][0]["threadblocks"][0]["ops"][1]["deps"] = [{"tb": 1, "step": 0}]
+        self.refused(json.dumps(old), 'gpu 0, threadblock 0, op 1: "deps" names threadblock 1, which MSCCL++ does not wait for')
+
+    def test_what_is_no_plan(self):
+        self.refused("{", "error: <stdin>:1: this is no JSON", "hint: MSCCL++'s JSON is one object")
+        self.refused('{\n"name": 1e999}', "error: <stdin>:", "this is no JSON")
+        self.refused("[]", "<stdin>: the plan is a list, not an object")
+        self.refused("{}", '<stdin>: there is no "name"')
+        self.refused('{"name": 1}', '"name" is 1, not a text')
+        self.refused('{"name": "a", "name": "b"}', 'an object has the field "name" twice')
+        self.refused("[" * 100000, "<stdin>")
+        self.refused('{"a": ' * 40 + "1" + "}" * 40, "nested more than 16 times")
+        self.refused('{"name": "\udcff"}'.encode("utf-8", "surrogateescape").decode("latin-1"), "<stdin>")
+
+
+class Mutants(Import):
+    """Plans that something was done to: an error or a proved schedule, never anything else."""
+
+    def test_mutants(self):
+        dice = random.Random(1)
+        seen = {0: 0, 1: 0}
+        for _ in range(MUTANTS):
+            text = mutant(dice, dice.choice(list(RIGHT.values()))[0]().tree())
+            status, out, err = schedc("import", "-", "--timeout", "20", text=text)
+            self.assertIn(status, seen, f"{err}\n{text}")
+            self.assertEqual(status == 0, out != "", text)
+            self.assertEqual(status != 0, "error: " in err, f"{err}\n{text}")
+            if status == 0:
+                self.assertIsNone(why_wrong(text), f"{text}\n{out}")
+            seen[status] += 1
+        self.assertGreater(min(seen.values()), MUTANTS // 50)
+
+    def test_texts(self):
+        """Cut and garbled texts of both generations."""
+        dice = random.Random(2)
+        for _ in range(MUTANTS // 2):
+            name = dice.choice(list(RIGHT))
+            plan = RIGHT[name][0]()
+            text = plan.text(old=True) if name not in NEW and dice.random() < 0.5 else plan.text()
+            at = dice.randrange(len(text))
+            kind = dice.randrange(3)
+            if kind == 0:
+                text = text[:at]
+            elif kind == 1:
+                text = text[:at] + text[at + dice.randint(1, 20):]
+            else:
+                text = re.sub(r"\b\d+\b", lambda found: dice.choice((found[0],) * 30 + ("0", "1", "2", "7", "-1", "4294967296", "null", "[]", '"i"')), text)
+            status, out, err = schedc("import", "-", "--timeout", "20", text=text)
+            self.assertIn(status, (0, 1), f"{err}\n{text}")
+            self.assertEqual(status == 0, out != "", text)
+
+
+def nodes_of(tree):
+    found = [tree]
+    for one in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        found += nodes_of(one)
+    return found
+
+
+def mutant(dice, tree):
+    blocks = [tb for gpu in tree["gpus"] for tb in gpu["threadblocks"]]
+    for _ in range(dice.randint(1, 2)):
+        ops = dice.choice(blocks)["ops"]
+        at = dice.randrange(len(ops)) if ops else 0
+        kind = dice.randrange(7)
+        if kind == 0 and ops:
+            del ops[at]
+        elif kind == 1 and ops:
+            ops.insert(dice.randrange(len(ops)), copy.deepcopy(ops[at]))
+        elif kind == 2 and len(ops) > 1:
+            ops[at - 1], ops[at] = ops[at], ops[at - 1]
+        elif kind == 3:  # from all threadblocks alike
+            for tb in blocks:
+                if at < len(tb["ops"]):
+                    del tb["ops"][at]
+        elif kind == 4 and ops:
+            like = dice.choice(dice.choice(blocks)["ops"] or ops)
+            key = dice.choice(list(like))
+            ops[at][key] = copy.deepcopy(like[key])
+        else:
+            node = dice.choice([one for one in nodes_of(tree["gpus"]) if one and isinstance(one, (dict, list))])
+            key = dice.choice(list(node)) if isinstance(node, dict) else dice.randrange(len(node))
+            if isinstance(node[key], int) and not isinstance(node[key], bool):
+                node[key] = dice.choice((0, 1, 2, 3, -1))
+    return json.dumps(tree)
+
+
+if __name__ == "__main__":
+    PROGRAMS += sys.argv[1:]
+    unittest.main(argv=sys.argv[:1])
