@@ -18,12 +18,15 @@ SYNCHRONOUS = ("signal", "wait", "rlxsignal", "rlxwait", "flush", "sem_acquire",
 
 class Block:
     def __init__(self, gpu, tree, rounds):
-        self.gpu, self.ends, self.remote, self.at, self.started, self.left = gpu, {}, {}, 0, False, []
+        self.gpu, self.at, self.started = gpu, 0, False
+        self.ends: dict = {}
+        self.remote: dict = {}
+        self.left: list = []  # of the part, as (lane, step)
         for one in tree.get("channels", []):
             self.ends.setdefault(one["channel_type"], []).extend(one["channel_ids"])
         for one in tree.get("remote_buffer_refs", []):
             self.remote.setdefault(one["access_channel_type"], []).extend(one["remote_buffer_ids"])
-        self.parts = [[]]  # between nops and barriers, which have a part of their own
+        self.parts: list = [[]]  # between nops and barriers, which have a part of their own
         for op in tree["ops"]:
             for number in range(rounds if op["name"] == "pipeline" else 1):
                 for one in op.get("ops", [op]):
@@ -48,7 +51,10 @@ class Model:
             self.piece = sizes[0] // self.ranks
         self.inputs, self.outputs = self.piece * piece[0], self.piece * piece[1]
         self.whole = [size == self.piece * self.ranks for size in sizes]
-        self.memory, self.packets, self.signals, self.queues = {}, {}, {}, {}
+        self.memory: dict = {}
+        self.packets: dict = {}
+        self.signals: dict = {}
+        self.queues: dict = {}
         self.channels = [self.ends_of(gpu) for gpu in self.trees]
         self.semaphores = [[one["init_value"] for one in gpu.get("semaphores", [])] for gpu in self.trees]
         self.blocks = [Block(rank, tb, rounds) for rank, gpu in enumerate(self.trees) for tb in gpu["threadblocks"]]
@@ -59,7 +65,7 @@ class Model:
 
     def ends_of(self, gpu):
         """By kind, what each end is: (peer, number among those of the kind to the peer); groups: their GPUs and the buffer."""
-        ends = {"memory": [], "port": [], "switch": []}
+        ends: dict = {"memory": [], "port": [], "switch": []}
         for channel in gpu["channels"]:
             kind = channel["channel_type"]
             if kind == "switch":
@@ -228,7 +234,7 @@ class Model:
         part = block.parts[block.at]
         if part and part[0]["name"] == "barrier":
             there = [other for other in self.blocks if other.gpu == block.gpu and other.at < len(other.parts) and other.parts[other.at]
-                     and other.parts[other.at][0].get("barrier_id") == part[0]["barrier_id"]]
+                     and other.parts[other.at][0]["name"] == "barrier" and other.parts[other.at][0]["barrier_id"] == part[0]["barrier_id"]]
             if len(there) < part[0]["num_threadblocks"]:
                 return False
         else:

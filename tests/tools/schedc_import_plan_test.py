@@ -20,7 +20,7 @@ from schedc_import_plan_model import why_wrong
 LONG = os.environ.get("HOCKET_TEST_LONG") == "1"
 MUTANTS = 1500 if LONG else 250
 # name: the plan, a transfer that the text has, its rounds. Those of `NEW` cannot be said in the first generation of the format.
-RIGHT = {
+RIGHT: dict = {
     "ring": (lambda: made.ring_all_reduce(4), "x[r - s] : r +> r + 1", 6),
     "ring of three": (lambda: made.ring_all_reduce(3), "x[r + 1 - s] : r -> r + 1", 4),
     "one phase": (lambda: made.one_phase_all_reduce(3), "x : 0 +> 1  # gpu 0 tb 0 op 0, gpu 1 tb 0 op 2", 1),
@@ -285,37 +285,39 @@ class Wrong(Import):
     def test_fields(self):
         plan = made.direct_all_gather(3)
         ports = made.port_all_gather(3)
-        for path, value, expected in (
-                (("collective",), "allgahter", 'collective="allgahter" is no collective that can be imported (did you mean \'allgather\'?)'),
-                (("collective",), None, '<stdin>: there is no "collective"'),
-                (("inplace",), "yes", '"inplace" is "yes", not true or false'),
-                (("protocol",), "LL128", '"protocol" is "LL128", none of Simple and LL'),
-                (("gpus",), [], '"gpus" has 0 GPUs, not 1 to 1024'),
-                (("gpus", 1), 7, "gpu 1: a GPU is 7, not an object"),
-                (("gpus", 1, "id"), 0, 'gpu 1: "id" is 0 where 1 is expected'),
-                (("gpus", 1, "output_chunks"), 4, "gpu 1: output_chunks is 4, but 3 of gpu 0"),
-                (("gpus", 1, "output_chunks"), 1e3, 'gpu 1: "output_chunks" is 1000.0, not a whole number from 0 to 65536'),
-                (("gpus", 1, "input_chunks"), 2**70, 'gpu 1: "input_chunks" is '),
-                (("gpus", 1, "input_chunks"), -1, 'gpu 1: "input_chunks" is -1'),
-                (("gpus", 1, "channels", 0, "channel_type"), "wire", 'gpu 1: "channel_type" is "wire", which is no kind of channel'),
-                (("gpus", 1, "channels", 0, "connected_to", 0), 1, "gpu 1: a channel has its own GPU as a peer"),
-                (("gpus", 1, "channels", 0, "connected_to", 0), 3, 'gpu 1: "the peer of a channel" is 3'),
-                (("gpus", 1, "threadblocks", 0, "id"), 1, 'gpu 1, threadblock 0: "id" is 1 where 0 is expected'),
-                (("gpus", 1, "threadblocks", 0, "channels", 0, "channel_ids", 0), 9, 'gpu 1, threadblock 0: "the number of a channel" is 9'),
-                (("gpus", 1, "threadblocks", 0, "remote_buffer_refs", 0, "access_channel_type"), "port", "by a channel that the buffer does not name"),
-                (op(1, 0, 0, "name"), "putt", "gpu 1, threadblock 0, op 0: 'putt' is no operation that can be imported"),
-                (op(1, 0, 0, "src_buff"), None, "gpu 1, threadblock 0, op 0: 'put' has too few sources"),
-                (op(1, 0, 0, "src_buff", 0, "size"), 2, "op 0: 'put' has a range of 2 chunks and one of 1"),
-                (op(1, 0, 0, "src_buff", 0, "index"), 1, "op 0: i[1] is outside of the buffer, which has 1 chunk"),
-                (op(1, 0, 0, "dst_buff", 0, "index"), 3, "op 0: o[3] is outside of the buffer of gpu 0, which has 3 chunks"),
-                (op(1, 0, 0, "dst_buff", 0, "buffer_id"), 4, 'op 0: "buffer_id" is 4'),
-                (op(1, 0, 0, "dst_buff", 0, "type"), "o", 'must have one of "type", "buffer_id" and "switch_channel_id"'),
-                (op(1, 0, 0, "channel_type"), "none", "op 0: "),
-                (op(1, 0, 0, "name"), "pws", "op 0: 'pws' on a memory channel does not signal in MSCCL++"),
-                (op(1, 0, 0, "wide"), True, 'op 0: an operation has the field "wide", which is not known'),
-                (op(1, 0, 0, "reduce_op"), "max", '"reduce_op" is "max"'),
-                (op(1, 0, 3, "channel_ids"), [], "op 3: it names no channel"),
-                (op(1, 0, 1, "num_threadblocks"), None, 'op 1: there is no "num_threadblocks"')):
+        wrong: tuple = (
+            (("collective",), "allgahter", 'collective="allgahter" is no collective that can be imported (did you mean \'allgather\'?)'),
+            (("collective",), None, '<stdin>: there is no "collective"'),
+            (("inplace",), "yes", '"inplace" is "yes", not true or false'),
+            (("protocol",), "LL128", '"protocol" is "LL128", none of Simple and LL'),
+            (("gpus",), [], '"gpus" has 0 GPUs, not 1 to 1024'),
+            (("gpus", 1), 7, "gpu 1: a GPU is 7, not an object"),
+            (("gpus", 1, "id"), 0, 'gpu 1: "id" is 0 where 1 is expected'),
+            (("gpus", 1, "output_chunks"), 4, "gpu 1: output_chunks is 4, but 3 of gpu 0"),
+            (("gpus", 1, "output_chunks"), 1e3, 'gpu 1: "output_chunks" is 1000.0, not a whole number from 0 to 65536'),
+            (("gpus", 1, "input_chunks"), 2**70, 'gpu 1: "input_chunks" is '),
+            (("gpus", 1, "input_chunks"), -1, 'gpu 1: "input_chunks" is -1'),
+            (("gpus", 1, "channels", 0, "channel_type"), "wire", 'gpu 1: "channel_type" is "wire", which is no kind of channel'),
+            (("gpus", 1, "channels", 0, "connected_to", 0), 1, "gpu 1: a channel has its own GPU as a peer"),
+            (("gpus", 1, "channels", 0, "connected_to", 0), 3, 'gpu 1: "the peer of a channel" is 3'),
+            (("gpus", 1, "threadblocks", 0, "id"), 1, 'gpu 1, threadblock 0: "id" is 1 where 0 is expected'),
+            (("gpus", 1, "threadblocks", 0, "channels", 0, "channel_ids", 0), 9, 'gpu 1, threadblock 0: "the number of a channel" is 9'),
+            (("gpus", 1, "threadblocks", 0, "remote_buffer_refs", 0, "access_channel_type"), "port", "by a channel that the buffer does not name"),
+            (op(1, 0, 0, "name"), "putt", "gpu 1, threadblock 0, op 0: 'putt' is no operation that can be imported"),
+            (op(1, 0, 0, "src_buff"), None, "gpu 1, threadblock 0, op 0: 'put' has too few sources"),
+            (op(1, 0, 0, "src_buff", 0, "size"), 2, "op 0: 'put' has a range of 2 chunks and one of 1"),
+            (op(1, 0, 0, "src_buff", 0, "index"), 1, "op 0: i[1] is outside of the buffer, which has 1 chunk"),
+            (op(1, 0, 0, "dst_buff", 0, "index"), 3, "op 0: o[3] is outside of the buffer of gpu 0, which has 3 chunks"),
+            (op(1, 0, 0, "dst_buff", 0, "buffer_id"), 4, 'op 0: "buffer_id" is 4'),
+            (op(1, 0, 0, "dst_buff", 0, "type"), "o", 'must have one of "type", "buffer_id" and "switch_channel_id"'),
+            (op(1, 0, 0, "channel_type"), "none", "op 0: "),
+            (op(1, 0, 0, "name"), "pws", "op 0: 'pws' on a memory channel does not signal in MSCCL++"),
+            (op(1, 0, 0, "wide"), True, 'op 0: an operation of this kind has the field "wide", which is not known'),
+            (op(1, 0, 0, "barrier_id"), 0, 'op 0: an operation of this kind has the field "barrier_id"'),
+            (op(1, 0, 0, "reduce_op"), "max", '"reduce_op" is "max"'),
+            (op(1, 0, 3, "channel_ids"), [], "op 3: it names no channel"),
+            (op(1, 0, 1, "num_threadblocks"), None, 'op 1: there is no "num_threadblocks"'))
+        for path, value, expected in wrong:
             with self.subTest(f"{path}={value}"):
                 self.refused(changed(plan, path, value), "error: <stdin>: ", expected)
         self.refused(changed(ports, op(0, 0, 0, "channel_ids"), [1, 0]), "target 0 is of gpu 1, but its channel goes to gpu 2")

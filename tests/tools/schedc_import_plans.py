@@ -13,8 +13,8 @@ class Plan:
         """chunks: of the input, the output and the scratch buffer."""
         self.ranks, self.chunks = ranks, chunks
         self.head = {"name": name, "collective": collective, "protocol": protocol, "inplace": in_place, **fields}
-        self.blocks = [[] for _ in range(ranks)]
-        self.semaphores = [[] for _ in range(ranks)]
+        self.blocks: list = [[] for _ in range(ranks)]
+        self.semaphores: list = [[] for _ in range(ranks)]
 
     def op(self, gpu, tb, name, src=(), dst=(), kind="none", peers=(), tag=0, bufs=("i", "i"), **fields):
         """peers: those of the channels that are signalled, awaited or flushed. bufs: the buffers of an old channel."""
@@ -45,7 +45,7 @@ class Plan:
 
     def uses(self, old):
         """For each GPU the channels that it or its peers use: (kind, peer, tag, buffers)."""
-        found = [set() for _ in range(self.ranks)]
+        found: list = [set() for _ in range(self.ranks)]
         for gpu, blocks in enumerate(self.blocks):
             for op in (one for ops in blocks for op in ops for one in op.get("ops", [op])):
                 for peer, kind, tag, bufs in channels_of(gpu, op, old):
@@ -95,7 +95,8 @@ class Text:
 
     def __init__(self, plan, gpu, used):
         self.plan, self.gpu, self.used = plan, gpu, used
-        self.remote, self.groups = [], []
+        self.remote: list = []
+        self.groups: list = []
 
     def fields(self):
         blocks = [self.block(number, ops) for number, ops in enumerate(self.plan.blocks[self.gpu])]
@@ -105,8 +106,8 @@ class Text:
                 "remote_buffers": [{"rank": rank, "type": buffer, "access_channel_types": [kind]} for rank, buffer, kind in self.remote]}
 
     def block(self, number, ops):
-        self.ends = {"memory": [], "port": [], "switch": []}
-        self.refs = {"memory": [], "port": []}
+        self.ends: dict = {"memory": [], "port": [], "switch": []}
+        self.refs: dict = {"memory": [], "port": []}
         made = [self.loop(op) if op["name"] == "pipeline" else self.op(op) for op in ops]
         return {"id": number, "ops": made, "channels": [{"channel_type": kind, "channel_ids": ids} for kind, ids in self.ends.items() if ids],
                 "remote_buffer_refs": [{"access_channel_type": kind, "remote_buffer_ids": ids} for kind, ids in self.refs.items() if ids]}
@@ -155,7 +156,7 @@ class OldText(Text):
         return {"chunkGroups": 1, "threadblocks": blocks, "channels": channels}
 
     def block(self, number, ops):
-        self.ids = {}
+        self.ids: dict = {}
         made = [self.op(op) for op in ops]
         return {"id": number, "ops": made,
                 "channels": [{"src": bufs[0], "dst": bufs[1], "ctype": OLD_KINDS[kind], "cids": ids} for (kind, bufs), ids in self.ids.items()]}
@@ -165,7 +166,7 @@ class OldText(Text):
         return self.number(self.ids.setdefault((kind, bufs), []), alike.index((peer, tag)))
 
     def op(self, op):
-        made = {"name": OLD_NAMES.get(op["name"], op["name"])}
+        made: dict = {"name": OLD_NAMES.get(op["name"], op["name"])}
         if op["name"] == "nop":
             return made
         if op["name"] == "barrier":

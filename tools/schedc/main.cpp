@@ -229,7 +229,9 @@ void describe_synthesize(CLI::App& app, tools::SynthesizeRequest& request) {
 }
 
 void describe_import(CLI::App& app, tools::ImportRequest& request) {
-    app.add_option("file", request.input, "an algorithm of MSCCL, as XML; -: standard input")->required();
+    app.add_option("file", request.input,
+                   "an algorithm of MSCCL, as XML, or of MSCCL++, as JSON; -: standard input")
+        ->required();
     app.add_option("-o,--output", request.output, "the file of the schedule; default: standard output");
     describe_timeout(app, request.timeout, "proving the schedule");
 }
@@ -275,7 +277,8 @@ int run(int argc, char** argv, tools::Colour& colour) {
     CLI::App* synthesize_app = app.add_subcommand("synthesize", "make a schedule for a network");
     describe_synthesize(*synthesize_app, synthesize);
     tools::ImportRequest import;
-    CLI::App* import_app = app.add_subcommand("import", "make a schedule of an algorithm of MSCCL");
+    CLI::App* import_app =
+        app.add_subcommand("import", "make a schedule of an algorithm of MSCCL or MSCCL++");
     describe_import(*import_app, import);
     CLI::App* lsp_app =
         app.add_subcommand("lsp", "serve an editor, by the language server protocol on stdin and stdout");

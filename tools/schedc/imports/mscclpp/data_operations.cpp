@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <optional>
 
 #include "tools/schedc/imports/mscclpp/operations.hpp"
 
@@ -207,10 +206,15 @@ class Builder {
 
 }  // namespace
 
-std::optional<Operation> data_operation(const Fields& fields, const Operands& operands, bool is_old) {
-    const auto* form = std::ranges::find(forms, operands.name, is_old ? &Form::old_name : &Form::name);
-    if (form == std::end(forms)) return std::nullopt;
-    return Builder(fields, operands, *form).build();
+bool is_data_operation(std::string_view name, bool is_old) {
+    return !name.empty() &&
+           std::ranges::find(forms, name, is_old ? &Form::old_name : &Form::name) != std::end(forms);
+}
+
+Operation data_operation(const Fields& fields, const Operands& operands, bool is_old) {
+    return Builder(fields, operands,
+                   *std::ranges::find(forms, operands.name, is_old ? &Form::old_name : &Form::name))
+        .build();
 }
 
 }  // namespace hocket::tools::imports::mscclpp

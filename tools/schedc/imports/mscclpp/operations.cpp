@@ -3,26 +3,47 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "tools/schedc/imports/divide.hpp"
 
 namespace hocket::tools::imports::mscclpp {
 
-void OperationReader::check_fields(const Json& op) const {
-    if (plan_.is_old)
-        fields_.check_object(
-            op, "an operation",
-            {"name", "deps", "src", "dst", "srcbuff", "srcoff", "dstbuff", "dstoff", "ctype", "cnt", "i_buff",
-             "o_buff", "i_cids", "o_cids", "srcs", "dsts", "barrier_id", "nthread_blocks"});
-    else
-        fields_.check_object(op, "an operation",
-                             {"name", "channel_type", "channel_ids", "src_buff", "dst_buff", "tbg_info",
-                              "reduce_op", "barrier_id", "num_threadblocks", "semaphore_ids"});
+void OperationReader::check_fields(const Json& op, Kind kind) const {
+    const auto check = [&](std::initializer_list<std::string_view> names) {
+        fields_.check_object(op, "an operation of this kind", names);
+    };
+    const bool is_old = plan_.is_old;
+    switch (kind) {
+        case Kind::data:
+            if (is_old)
+                check({"name", "src", "dst", "srcbuff", "srcoff", "dstbuff", "dstoff", "ctype", "cnt",
+                       "i_buff", "o_buff", "i_cids", "o_cids", "srcs", "dsts"});
+            else
+                check(
+                    {"name", "channel_type", "channel_ids", "src_buff", "dst_buff", "tbg_info", "reduce_op"});
+            break;
+        case Kind::nop:
+            is_old ? check({"name", "deps"}) : check({"name"});
+            break;
+        case Kind::barrier:
+            is_old ? check({"name", "deps", "barrier_id", "nthread_blocks"})
+                   : check({"name", "barrier_id", "num_threadblocks"});
+            break;
+        case Kind::acquire:
+        case Kind::release:
+            check({"name", "semaphore_ids"});
+            break;
+        case Kind::signal:
+        case Kind::wait:
+        case Kind::flush:
+            is_old ? check({"name", "ctype", "cnt", "i_buff", "o_buff", "i_cids", "o_cids"})
+                   : check({"name", "channel_type", "channel_ids"});
+            break;
+    }
 }
 
 Operation OperationReader::read(const Json& op, const BlockChannels& block, int semaphores) const {
-    check_fields(op);
+    if (!op.is_object()) fields_.check_object(op, "an operation", {});
     if (fields_.has(op, "reduce_op") && fields_.text(op, "reduce_op") != "sum")
         fields_.fail(fmt::format("\"reduce_op\" is \"{}\"", excerpt(fields_.text(op, "reduce_op"))),
                      "a schedule combines with the operator that its caller names: write \"sum\", which "
@@ -35,6 +56,7 @@ Operation OperationReader::read(const Json& op, const BlockChannels& block, int 
                          "use a barrier between threadblocks");
     }
     Operation result = named(op, fields_.text(op, "name"), block, semaphores);
+    check_fields(op, result.kind);
     if (fields_.has(op, "tbg_info")) {
         const Json& group = fields_.field(op, "tbg_info");
         fields_.check_object(group, "\"tbg_info\"", {"tb_id", "tbg_size"});
@@ -68,13 +90,12 @@ Operation OperationReader::named(const Json& op, const std::string& name, const 
             result.semaphores.push_back(
                 fields_.number(id, std::string("the number of a semaphore"), 0, semaphores - 1));
     } else if (name != "nop") {
-        Operands all = plan_.is_old ? old_operands(op, block) : operands(op, block);
-        all.name = name;
-        std::optional<Operation> data = data_operation(fields_, all, plan_.is_old);
-        if (!data)
+        if (!is_data_operation(name, plan_.is_old))
             fields_.fail(fmt::format("'{}' is no operation that can be imported", excerpt(name)),
                          "MSCCL++'s executor has no other ones than docs/schedc.md names");
-        return std::move(*data);
+        Operands all = plan_.is_old ? old_operands(op, block) : operands(op, block);
+        all.name = name;
+        return data_operation(fields_, all, plan_.is_old);
     }
     return result;
 }

@@ -1,7 +1,6 @@
 // Reads the operations of a threadblock.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "tools/schedc/imports/mscclpp/channels.hpp"
@@ -23,9 +22,11 @@ struct Operands {
     std::vector<Operand> sources, targets;
 };
 
-// What the data operation does to which buffers. Throws DiagnosticError if the operands do not fit its name.
-// Nothing if the name is none of a data operation.
-std::optional<Operation> data_operation(const Fields& fields, const Operands& operands, bool is_old);
+bool is_data_operation(std::string_view name, bool is_old);
+
+// What the data operation of this name does to which buffers. Throws DiagnosticError if the operands do not
+// fit it.
+Operation data_operation(const Fields& fields, const Operands& operands, bool is_old);
 
 class OperationReader {
   public:
@@ -46,7 +47,7 @@ class OperationReader {
                         int count) const;
     std::vector<int> streams(const Json& op, const BlockChannels& block, bool is_wait) const;
     std::vector<const End*> old_ends(const Json& op, bool is_input, const BlockChannels& block) const;
-    void check_fields(const Json& op) const;
+    void check_fields(const Json& op, Kind kind) const;
 
     Fields& fields_;
     const Channels& channels_;
