@@ -146,6 +146,27 @@ class Right(Import):
         self.imported(plan)
 
 
+    def test_data_and_packets_with_one_number(self):
+        """They lie apart: packets take twice the room."""
+        plan = made.Plan("allgather", 2, (1, 2, 2), protocol="LL")
+        for rank in range(2):
+            plan.op(rank, 0, "copy", [(rank, "o", rank, 1)], [(rank, "s", 1, 1)])
+            plan.op(rank, 0, "ppkt", [(rank, "o", rank, 1)], [(1 - rank, "s", 1, 1)], "memory")
+            plan.nop(rank, 0)
+            plan.op(rank, 0, "upkt", [(rank, "s", 1, 1)], [(rank, "o", 1 - rank, 1)])
+            plan.op(rank, 0, "copy", [(rank, "s", 1, 1)], [(rank, "o", rank, 1)])
+        self.assertIn("x[r] : r -> r + 1", self.imported(plan))
+        self.assertIsNone(why_wrong(plan.text()))
+
+    def test_signals_that_are_awaited_at_once(self):
+        plan = made.Plan("broadcast", 2, (1, 1, 0))
+        plan.op(0, 0, "put", [(0, "o", 0, 1)], [(1, "o", 0, 1)], "memory")
+        plan.nop(0, 0)
+        plan.op(0, 0, "signal", kind="memory", peers=[1, 1])
+        plan.op(1, 0, "wait", kind="memory", peers=[0, 0])
+        self.imported(plan)
+
+
 class Wrong(Import):
     def test_races_of_threadblocks(self):
         plan = made.ring_all_reduce(3)
@@ -201,6 +222,13 @@ class Wrong(Import):
         plan.op(1, 0, "signal", kind="memory", peers=[0])
         plan.op(1, 0, "copy", [(1, "o", 0, 1)], [(1, "s", 0, 1)])
         self.refused(plan, "gpu 1: no op writes chunk 1 of 2 of its result")
+        plan = made.Plan("broadcast", 2, (1, 1, 1))
+        plan.op(0, 0, "put", [(0, "o", 0, 1)], [(1, "o", 0, 1)], "port")
+        plan.op(0, 1, "signal", kind="port", peers=[1], bufs=("o", "o"))  # nothing says that the put has begun
+        plan.op(1, 0, "wait", kind="port", peers=[0], bufs=("o", "o"))
+        plan.nop(1, 0)
+        plan.op(1, 0, "copy", [(1, "o", 0, 1)], [(1, "s", 0, 1)])
+        self.refused(plan, "gpu 1, threadblock 0, op 2: it uses a buffer's chunk that op 0 of threadblock 0 of gpu 0 uses, too")
         plan = made.send_and_receive(3)
         del plan.blocks[2][0][1]
         self.refused(plan, "gpu 2, threadblock 0, op 1: it puts packets that need not be there yet")

@@ -3,24 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
 #include <optional>
 #include <set>
 
-#include "tools/schedc/imports/mscclpp/knowledge.hpp"
 #include "tools/schedc/imports/mscclpp/matching.hpp"
+#include "tools/schedc/imports/mscclpp/ordering.hpp"
 #include "tools/schedc/imports/values.hpp"
 
 namespace hocket::tools::imports::mscclpp {
 namespace {
 
 constexpr std::size_t most_snapshots = std::size_t{1} << 28;  // numbers in all snapshots
-
-// A put of a port channel that may still be on its way.
-struct InFlight {
-    int unit = 0, lane = 0;   // lane: the thread that has started it
-    bool is_settled = false;  // a nop came after it
-};
 
 // Threadblocks take turns: each does operations as long as it can.
 class Execution {
@@ -29,30 +22,26 @@ class Execution {
         : plan_(plan),
           algorithm_(plan.algorithm),
           values_(algorithm_, none_),
-          signals_(plan.streams.size()),
-          in_flight_(plan.streams.size()),
-          units_(count_units()) {
+          units_(count_units()),
+          ordering_(plan, units_),
+          data_(plan.blocks.size()),
+          packets_at_(plan.blocks.size()) {
         for (int g = 0; g < algorithm_.ranks(); ++g) {
-            first_block_.push_back(static_cast<int>(blocks_.size()));
-            for (int b = 0; b < static_cast<int>(plan.blocks[g].size()); ++b)
-                blocks_.push_back({{g, b, 0}, Knowledge(units_)});
-            releases_.emplace_back(plan.semaphores[g].size());
-            acquired_.emplace_back(plan.semaphores[g].size());
-            data_.emplace_back();
-            packets_at_.emplace_back();
+            first_block_.push_back(static_cast<int>(turns_.size()));
+            for (int b = 0; b < static_cast<int>(plan.blocks[g].size()); ++b) turns_.push_back({g, b, 0});
         }
     }
 
     Flow run() {
         for (bool goes_on = true; goes_on;) {
             goes_on = false;
-            for (Turn& block : blocks_)
+            for (int block = 0; block < static_cast<int>(turns_.size()); ++block)
                 while (has_operation(block) && !awaited(block)) {
                     do_operation(block);
                     goes_on = true;
                 }
         }
-        for (const Turn& block : blocks_)
+        for (int block = 0; block < static_cast<int>(turns_.size()); ++block)
             if (has_operation(block)) refuse_standstill();
         values_.check_results();
         note_ends();
@@ -60,13 +49,6 @@ class Execution {
     }
 
   private:
-    struct Turn {
-        Place next;
-        Knowledge knowledge;
-        std::set<int> streams = {};  // of port channels, with puts that may be on their way
-        std::size_t at_barrier = 0;  // how often it has come to a barrier, if it waits there
-    };
-
     // Numbers the chunks of all data operations.
     std::size_t count_units() {
         std::size_t units = 0, blocks = 0, snapshots = 0, with_packets = 0;
@@ -95,16 +77,13 @@ class Execution {
         return units;
     }
 
-    const std::vector<Operation>& operations(const Turn& block) const {
-        return plan_.blocks[block.next.gpu][block.next.block];
+    const std::vector<Operation>& operations(int block) const {
+        return plan_.blocks[turns_[block].gpu][turns_[block].block];
     }
-    bool has_operation(const Turn& block) const {
-        return block.next.step < static_cast<int>(operations(block).size());
+    bool has_operation(int block) const {
+        return turns_[block].step < static_cast<int>(operations(block).size());
     }
-    const Operation& operation(const Turn& block) const { return operations(block)[block.next.step]; }
-    Turn& block_of(int gpu, int block) {
-        return blocks_[static_cast<std::size_t>(first_block_[gpu] + block)];
-    }
+    const Operation& operation(int block) const { return operations(block)[turns_[block].step]; }
 
     int slot_of(const Region& region, int index) const {
         Chunks chunks = region.chunks;
@@ -112,205 +91,97 @@ class Execution {
         return values_.name_of(region.gpu, chunks, 0).slot;
     }
 
+    // Packets are numbered behind the data of a scratch buffer.
+    int room(int gpu) const { return algorithm_.gpus[gpu].chunks[static_cast<int>(Buffer::scratch)] / 2; }
+
     // As the file counts.
     std::string shown(const Region& region, int index) const {
-        return text_of({region.chunks.buffer, (region.chunks.offset + index) / algorithm_.parts_of_one}, 1);
+        const int chunk = region.chunks.offset + index - (region.is_packets ? room(region.gpu) : 0);
+        return text_of({region.chunks.buffer, chunk / algorithm_.parts_of_one}, 1);
     }
 
     // What the next operation waits for, in words; nothing if it can go on.
-    std::optional<std::string> awaited(const Turn& block) const {
+    std::optional<std::string> awaited(int block) const {
         const Operation& op = operation(block);
-        const int gpu = block.next.gpu;
-        if (op.kind == Kind::wait) {
-            for (const int stream : op.streams)
-                if (signals_[stream].empty())
-                    return fmt::format("a signal of gpu {}", plan_.streams[stream].from);
-        } else if (op.kind == Kind::acquire) {
-            for (const int semaphore : op.semaphores)
-                if (missing_release(gpu, semaphore, std::ranges::count(op.semaphores, semaphore)))
-                    return fmt::format("semaphore {}", semaphore);
-        } else if (op.kind == Kind::barrier) {
-            if (!all_are_at(gpu, op.barrier, op.participants)) return fmt::format("barrier {}", op.barrier);
-        }
+        if (op.kind == Kind::barrier && std::ssize(at_barrier(block)) < op.participants)
+            return fmt::format("barrier {}", op.barrier);
         for (const Part& part : op.parts)
             for (const Region& source : part.sources)
                 for (int i = 0; source.is_packets && part.polls && i < part.count; ++i)
                     if (!packets_.are_there(slot_of(source, i)))
                         return fmt::format("packets in {} of gpu {}", shown(source, i), source.gpu);
-        return std::nullopt;
+        return ordering_.awaited(turns_[block].gpu, op);
     }
 
-    bool missing_release(int gpu, int semaphore, std::int64_t count) const {
-        const std::int64_t first = plan_.semaphores[gpu][semaphore];
-        return acquired_[gpu][semaphore] + count > first + std::ssize(releases_[gpu][semaphore]);
-    }
-
-    bool all_are_at(int gpu, int barrier, int participants) const {
-        int there = 0;
+    // The threadblocks that are at the same barrier as this one.
+    std::vector<int> at_barrier(int block) const {
+        std::vector<int> all;
+        const int gpu = turns_[block].gpu;
         for (std::size_t b = 0; b < plan_.blocks[gpu].size(); ++b) {
-            const Turn& other = blocks_[static_cast<std::size_t>(first_block_[gpu]) + b];
-            if (!has_operation(other)) continue;
-            const Operation& op = operation(other);
-            there += op.kind == Kind::barrier && op.barrier == barrier ? 1 : 0;
-        }
-        return there == participants;
-    }
-
-    void do_operation(Turn& block) {
-        const Operation& op = operation(block);
-        switch (op.kind) {
-            case Kind::data:
-                do_data(block, op);
-                break;
-            case Kind::nop:
-                settle(block);
-                break;
-            case Kind::barrier:
-                meet(block, op);
-                return;
-            case Kind::signal:
-                signal(block, op);
-                break;
-            case Kind::wait:
-                wait(block, op);
-                break;
-            case Kind::flush:
-                flush(block, op);
-                break;
-            case Kind::acquire:
-                acquire(block, op);
-                break;
-            case Kind::release:
-                for (const int semaphore : op.semaphores)
-                    releases_[block.next.gpu][semaphore].push_back(block.knowledge.settled());
-                break;
-        }
-        ++block.next.step;
-    }
-
-    void settle(Turn& block) {
-        block.knowledge.settle();
-        for (const int stream : block.streams)
-            for (InFlight& one : in_flight_[stream]) one.is_settled = true;
-    }
-
-    // Whoever comes last goes on for all.
-    void meet(Turn& block, const Operation& op) {
-        const int gpu = block.next.gpu, barrier = op.barrier;
-        std::vector<Turn*> all;
-        for (std::size_t b = 0; b < plan_.blocks[gpu].size(); ++b) {
-            Turn& other = blocks_[static_cast<std::size_t>(first_block_[gpu]) + b];
+            const int other = first_block_[gpu] + static_cast<int>(b);
             if (has_operation(other) && operation(other).kind == Kind::barrier &&
-                operation(other).barrier == barrier)
-                all.push_back(&other);
+                operation(other).barrier == operation(block).barrier)
+                all.push_back(other);
         }
-        Clock together = all[0]->knowledge.all();
-        for (const Turn* one : all) join(together, one->knowledge.all());
-        for (Turn* one : all) {
-            one->knowledge.add(together);
-            settle(*one);
-            ++one->next.step;
+        return all;
+    }
+
+    void do_operation(int block) {
+        const Operation& op = operation(block);
+        if (op.kind == Kind::barrier) {  // whoever comes last goes on for all
+            const std::vector<int> all = at_barrier(block);
+            ordering_.meet(all);
+            for (const int one : all) ++turns_[one].step;
+            return;
         }
+        if (op.kind == Kind::data)
+            do_data(block, op);
+        else
+            ordering_.act(block, turns_[block].gpu, op);
+        ++turns_[block].step;
     }
 
-    struct Signal {
-        Snapshot known;
-        std::vector<int> units;  // puts that came before it on its channel
-        bool is_relaxed = false;
-    };
-
-    void signal(Turn& block, const Operation& op) {
-        for (std::size_t lane = 0; lane < op.streams.size(); ++lane)
-            send(block, op.streams[lane], static_cast<int>(lane), op.is_relaxed);
-    }
-
-    // A channel's puts and signals stay in the order in which one thread starts them.
-    void send(Turn& block, int stream, int lane, bool is_relaxed) {
-        Signal one{block.knowledge.settled(), {}, is_relaxed};
-        for (const InFlight& put : in_flight_[stream])
-            if (put.is_settled || put.lane == lane) one.units.push_back(put.unit);
-        signals_[stream].push_back(std::move(one));
-    }
-
-    void wait(Turn& block, const Operation& op) {
-        for (const int stream : op.streams) {
-            const Signal one = std::move(signals_[stream].front());
-            signals_[stream].pop_front();
-            if (one.is_relaxed || op.is_relaxed) {
-                Clock reads(one.known->size());
-                join_reads(reads, *one.known);
-                block.knowledge.add(reads);
-            } else {
-                block.knowledge.add(*one.known);
-            }
-            for (const int unit : one.units)
-                block.knowledge.add(unit, one.is_relaxed || op.is_relaxed ? is_over : is_seen);
-        }
-    }
-
-    void flush(Turn& block, const Operation& op) {
-        for (std::size_t lane = 0; lane < op.streams.size(); ++lane)
-            finish_puts(block, op.streams[lane], static_cast<int>(lane));
-    }
-
-    void finish_puts(Turn& block, int stream, int lane) {
-        std::erase_if(in_flight_[stream], [&](const InFlight& put) {
-            const bool is_done = put.is_settled || put.lane == lane;
-            if (is_done) block.knowledge.add(put.unit, is_seen);
-            return is_done;
-        });
-    }
-
-    void acquire(Turn& block, const Operation& op) {
-        for (const int semaphore : op.semaphores) {
-            const int number =
-                acquired_[block.next.gpu][semaphore]++ - plan_.semaphores[block.next.gpu][semaphore];
-            if (number >= 0) block.knowledge.add(*releases_[block.next.gpu][semaphore][number]);
-        }
-    }
-
-    void do_data(Turn& block, const Operation& op) {
-        const Place place = block.next;
+    void do_data(int block, const Operation& op) {
+        const Place& place = turns_[block];
         int unit = first_unit_[place.gpu][place.block][place.step];
-        for (std::size_t lane = 0; lane < op.parts.size(); ++lane) {
-            const Part& part = op.parts[lane];
-            for (int i = 0; i < part.count; ++i, ++unit) {
-                do_unit(block, part, i, unit);
+        for (std::size_t i = 0; i < op.parts.size(); ++i) {
+            const Part& part = op.parts[i];
+            const int lane = static_cast<int>(i);
+            for (int index = 0; index < part.count; ++index, ++unit) {
+                do_unit(block, part, index, unit);
                 if (part.stream < 0)
-                    block.knowledge.add(unit, is_seen);
+                    ordering_.of(block).add(unit, is_seen);
                 else
-                    in_flight_[part.stream].push_back({unit, static_cast<int>(lane), false});
+                    ordering_.put(block, part.stream, lane, unit);
             }
-            if (part.stream < 0) continue;
-            block.streams.insert(part.stream);
-            if (op.signals) send(block, part.stream, static_cast<int>(lane), false);
-            if (op.flushes) finish_puts(block, part.stream, static_cast<int>(lane));
+            if (op.signals) ordering_.signal(block, part.stream, lane, false);
+            if (op.flushes) ordering_.flush(block, part.stream, lane);
         }
     }
 
-    void do_unit(Turn& block, const Part& part, int index, int unit) {
-        const Snapshot settled = block.knowledge.settled();
+    void do_unit(int block, const Part& part, int index, int unit) {
+        const Snapshot settled = ordering_.of(block).settled();
         Clock known;
         std::vector<int> read_packets;
         for (const Region& source : part.sources)
             if (source.is_packets) {
                 if (known.empty()) known = *settled;
                 read_packets.push_back(slot_of(source, index));
-                read_packet(block, part, read_packets.back(), known);
+                read_packet(turns_[block], part, read_packets.back(), known);
             }
-        for (const Region& region : part.sources) note_use(block, region, index);
-        for (const Region& region : part.targets) note_use(block, region, index);
-        const Actor actor{block.next, {unit, 0, block.next}, known.empty() ? settled.get() : &known, 1};
+        for (const Region& region : part.sources) note_use(turns_[block], region, index);
+        for (const Region& region : part.targets) note_use(turns_[block], region, index);
+        const Actor actor{turns_[block], {unit, 0, turns_[block]}, known.empty() ? settled.get() : &known, 1};
         std::vector<int> made = move(actor, part, index);
         for (std::size_t i = 0; i < part.targets.size(); ++i)
             if (part.targets[i].is_packets)
                 packets_.add(slot_of(part.targets[i], index), made[i], unit, settled, read_packets);
-        if (!known.empty()) block.knowledge.add(known);
+        if (!known.empty()) ordering_.of(block).add(known);
     }
 
-    void read_packet(const Turn& block, const Part& part, int slot, Clock& known) const {
+    void read_packet(const Place& place, const Part& part, int slot, Clock& known) const {
         if (!part.polls && (!packets_.are_there(slot) || !packets_.are_known(slot, known)))
-            refuse(algorithm_, block.next,
+            refuse(algorithm_, place,
                    "it puts packets that need not be there yet: a port channel does not wait for their flags",
                    "let a nop stand behind what writes them, or use 'rppkt'");
         packets_.join(known, slot);
@@ -330,15 +201,15 @@ class Execution {
     }
 
     // A chunk of packets takes the place of two chunks of data.
-    void note_use(const Turn& block, const Region& region, int index) {
+    void note_use(const Place& place, const Region& region, int index) {
         if (region.chunks.buffer != Buffer::scratch) return;
-        const int chunk = region.chunks.offset + index;
+        const int chunk = region.chunks.offset + index - (region.is_packets ? room(region.gpu) : 0);
         const std::set<int>&data = data_[region.gpu], &packets = packets_at_[region.gpu];
         const bool is_wrong = region.is_packets ? data.contains(2 * chunk) || data.contains(2 * chunk + 1)
                                                 : packets.contains(chunk / 2);
         if (is_wrong)
             refuse(
-                algorithm_, block.next,
+                algorithm_, place,
                 fmt::format("{} of gpu {} holds {}, and other operations have {} there: packets take twice "
                             "the room, from "
                             "twice the chunk's number on",
@@ -394,7 +265,7 @@ class Execution {
         for (int g = 0; g < algorithm_.ranks(); ++g) {
             Clock known(units_);
             for (std::size_t b = 0; b < plan_.blocks[g].size(); ++b)
-                join(known, block_of(g, static_cast<int>(b)).knowledge.all());
+                join(known, ordering_.of(first_block_[g] + static_cast<int>(b)).all());
             const std::optional<Place> writer = values_.unseen_result(g, known);
             if (!writer) continue;
             algorithm_.notes.push_back(fmt::format(
@@ -408,12 +279,12 @@ class Execution {
         std::string text;
         Place first;
         int count = 0;
-        for (const Turn& block : blocks_) {
+        for (int block = 0; block < static_cast<int>(turns_.size()); ++block) {
             if (!has_operation(block)) continue;
-            if (first.gpu < 0) first = block.next;
+            if (first.gpu < 0) first = turns_[block];
             if (++count <= 8)
                 text += fmt::format("{}{} waits for {}", count > 1 ? "; " : "",
-                                    short_text(algorithm_, block.next), *awaited(block));
+                                    short_text(algorithm_, turns_[block]), *awaited(block));
         }
         if (count > 8) text += "; ...";
         refuse(algorithm_, first, "nothing goes on here: " + text,
@@ -422,18 +293,15 @@ class Execution {
 
     Plan& plan_;
     Algorithm& algorithm_;
+    std::vector<std::vector<std::vector<int>>> first_unit_;  // by GPU, threadblock and operation
     const std::set<Place> none_;
     Values values_;
-    std::vector<Turn> blocks_;
-    std::vector<int> first_block_;                              // by GPU
-    std::vector<std::vector<std::vector<int>>> first_unit_;     // by GPU, threadblock and operation
-    std::vector<std::deque<Signal>> signals_;                   // by stream
-    std::vector<std::vector<InFlight>> in_flight_;              // by stream
-    std::vector<std::vector<std::vector<Snapshot>>> releases_;  // by GPU and semaphore
-    std::vector<std::vector<int>> acquired_;
+    std::size_t units_ = 0;
+    Ordering ordering_;
     Packets packets_;
     std::vector<std::set<int>> data_, packets_at_;  // by GPU: chunks of scratch that hold them
-    std::size_t units_ = 0;
+    std::vector<Place> turns_;                      // by threadblock: its next operation
+    std::vector<int> first_block_;                  // by GPU
 };
 
 }  // namespace

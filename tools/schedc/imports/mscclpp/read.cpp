@@ -246,10 +246,12 @@ class Reader {
         all.parts_of_one = by;
         for (Gpu& gpu : all.gpus)
             for (int& chunks : gpu.chunks) {
-                if (std::int64_t{chunks} * by > std::numeric_limits<int>::max() / 2)
+                if (std::int64_t{chunks} * by > std::numeric_limits<int>::max() / 4)
                     fields_.fail("there are too many scratch chunks", larger);
                 chunks *= by;
             }
+        // Packets have numbers of their own, behind those of data: they lie elsewhere in the scratch buffer.
+        for (Gpu& gpu : all.gpus) gpu.chunks[static_cast<int>(Buffer::scratch)] *= 2;
         divide(all);
         std::int64_t moved = 0;
         for_each_operation([&](Operation& op) {
@@ -257,7 +259,12 @@ class Reader {
                 const int count = part.count * by, first = share_begin(count, op.share, op.shares);
                 part.count = share_begin(count, op.share + 1, op.shares) - first;
                 for (auto* regions : {&part.sources, &part.targets})
-                    for (Region& region : *regions) region.chunks.offset = region.chunks.offset * by + first;
+                    for (Region& region : *regions) {
+                        const int scratch =
+                            algorithm().gpus[region.gpu].chunks[static_cast<int>(Buffer::scratch)];
+                        region.chunks.offset =
+                            region.chunks.offset * by + first + (region.is_packets ? scratch / 2 : 0);
+                    }
                 moved +=
                     std::int64_t{part.count} * static_cast<int>(part.sources.size() + part.targets.size());
             }
