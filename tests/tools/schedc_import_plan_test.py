@@ -23,7 +23,7 @@ MUTANTS = 1500 if LONG else 250
 RIGHT: dict = {
     "ring": (lambda: made.ring_all_reduce(4), "x[r - s] : r +> r + 1", 6),
     "ring of three": (lambda: made.ring_all_reduce(3), "x[r + 1 - s] : r -> r + 1", 4),
-    "one phase": (lambda: made.one_phase_all_reduce(3), "x : 0 +> 1  # gpu 0 tb 0 op 0, gpu 1 tb 0 op 2", 1),
+    "one phase": (lambda: made.one_phase_all_reduce(3), "x : r +> r + 1  # gpu 0 tb 0 op 0, gpu 1 tb 0 op 2", 1),
     "two phases": (lambda: made.two_phase_all_reduce(4), "x[r + 2] : r +> r + 2", 2),
     "two phases with parts": (lambda: made.two_phase_all_reduce(2, 3), "x[r + 1] : r +> r + 1", 2),
     "direct": (lambda: made.direct_all_gather(4), "x[r] : r -> r + 2", 1),
@@ -46,7 +46,7 @@ RIGHT: dict = {
     "res": (made.reducing_and_sending, "x[r + 1] : r +> r + 1", 2),
     "gets": (lambda: made.getting_all_gather(3), "x[r] : r -> r + 1", 1),
     "ring of packets": (lambda: made.ring_of_packets(4), "x[r - s] : r -> r + 1", 3),
-    "send and receive": (lambda: made.send_and_receive(4), "x : 1 -> 2  # gpu 1 tb 0 op 2, gpu 2 tb 0 op 3", 1),
+    "send and receive": (lambda: made.send_and_receive(4), "each r in g\n        x : r -> r + 1  # gpu 0 tb 0 op 2, gpu 1 tb 0 op 3", 1),
 }
 NEW = ("stores", "loops", "shared", "shared by three", "copies")
 

@@ -85,8 +85,7 @@ std::vector<Line> merged(std::vector<Line> lines, const Division& division) {
 }
 
 std::optional<std::vector<Line>> alike(const std::vector<Line>& lines, const Division& division) {
-    if (division.is_whole_divided || lines.size() % static_cast<std::size_t>(division.ranks) != 0 ||
-        division.ranks < 2)
+    if (lines.size() % static_cast<std::size_t>(division.ranks) != 0 || division.ranks < 2)
         return std::nullopt;
     struct Alike {
         Line first;
@@ -97,7 +96,9 @@ std::optional<std::vector<Line>> alike(const std::vector<Line>& lines, const Div
         Line relative = line;
         const auto less = [&](int number) { return (number - line.from + division.ranks) % division.ranks; };
         relative.from = 0;
-        relative.to = less(line.to), relative.source = less(line.source), relative.target = less(line.target);
+        relative.to = less(line.to);
+        if (!division.is_whole_divided)
+            relative.source = less(line.source), relative.target = less(line.target);
         Alike& found =
             seen.try_emplace({key_of(relative), relative.target}, Alike{relative, {}}).first->second;
         if (!found.senders.insert(line.from).second) return std::nullopt;  // twice

@@ -38,8 +38,8 @@ std::vector<Line> chunk_lines(const Round& round, const Slots& slots, const Divi
 // Neighbours that go the same way become slices.
 std::vector<Line> merged(std::vector<Line> lines, const Division& division);
 
-// The same lines as each rank sees them, for rank 0: if all ranks do alike. Chunks and `to` are then relative
-// to the rank. Nothing if they do not.
+// The same lines as each rank sees them, for rank 0: if all ranks do alike. Chunks of ranks and `to` are then
+// relative to the rank. Nothing if they do not.
 std::optional<std::vector<Line>> alike(const std::vector<Line>& lines, const Division& division);
 
 }  // namespace hocket::tools::imports
