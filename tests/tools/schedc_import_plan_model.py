@@ -29,8 +29,8 @@ class Block:
         self.parts: list = [[]]  # between nops and barriers, which have a part of their own
         for op in tree["ops"]:
             for number in range(rounds if op["name"] == "pipeline" else 1):
-                for one in op.get("ops", [op]):
-                    one = {**one, "part": (number, rounds)} if "ops" in op else one
+                for each in op.get("ops", [op]):
+                    one = {**each, "part": (number, rounds)} if "ops" in op else each
                     if one["name"] in ("nop", "barrier"):
                         self.parts += [[one], []]
                     else:

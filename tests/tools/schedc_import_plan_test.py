@@ -12,6 +12,7 @@ import random
 import re
 import sys
 import unittest
+from collections.abc import Callable
 
 import schedc_import_plans as made
 from schedc_import_case import PROGRAMS, Import, rounds, schedc
@@ -33,7 +34,7 @@ RIGHT: dict = {
     "reading out of place": (lambda: made.reading_reduce_scatter(3, False), "x[r + 1] : r +> r + 1", 1),
     "all pairs": (lambda: made.sending_all_reduce(3), "x[r + 1] : r +> r + 1", 2),
     "all pairs in parts": (lambda: made.sending_all_reduce(2, 4), "x[r] : r -> r + 1", 2),
-    "all_to_all": (lambda: made.getting_all_to_all(4), "x[r + 1] : r -> y[r] : r + 1", 1),
+    "all_to_all": (lambda: made.direct_all_to_all(4), "x[r + 1] : r -> y[r] : r + 1", 1),
     "hierarchical": (made.hierarchical_all_reduce, "x0 : 0 +> 2", 3),
     "ports": (lambda: made.port_all_gather(3), "x[r] : r -> r + 1", 1),
     "stores": (lambda: made.switch_all_gather(4), "x[r] : r -> r + 2", 1),
@@ -79,6 +80,21 @@ class Right(Import):
                 self.assertNotIn("does not wait", text)
                 self.assertIsNone(why_wrong(plan.text(), 8))
                 self.proved(text, plan.ranks, 3 if name == "send and receive" else 2)
+
+    def test_other_numbers_of_ranks(self):
+        makers: tuple[Callable[[int], made.Plan], ...] = (
+            made.ring_all_reduce, made.one_phase_all_reduce, made.two_phase_all_reduce, made.direct_all_gather, made.reading_reduce_scatter,
+            made.sending_all_reduce, made.direct_all_to_all, made.port_all_gather, made.ring_of_packets, made.send_and_receive,
+            made.switch_all_reduce, made.looping_all_reduce, made.shared_all_gather, lambda ranks: made.chain_broadcast(ranks, 3))
+        for make in makers:
+            for ranks in (2, 5, 8):
+                plan = make(ranks)
+                with self.subTest(f"{plan.head['name']} on {ranks}"):
+                    self.imported(plan)
+                    self.assertIsNone(why_wrong(plan.text(), 1))
+        plan = made.hierarchical_all_reduce(2, 3)
+        self.imported(plan)
+        self.assertIsNone(why_wrong(plan.text()))
 
     def test_both_generations_say_the_same(self):
         for name, (make, _, _) in RIGHT.items():
@@ -296,7 +312,7 @@ class Wrong(Import):
         plan = made.direct_all_gather(3)
         plan.blocks[0][0][0]["dst"] = [(1, "o", 1, 1)]
         self.refused(plan, "error: <stdin>: gpu ")
-        plan = made.getting_all_to_all(3)
+        plan = made.direct_all_to_all(3)
         plan.blocks[0][0][0]["src"] = [(0, "s", 0, 1)]
         self.refused(plan, "gpu 0, threadblock 0, op 0: it reads a chunk that holds nothing yet", "hint: put or copy the chunk there")
         plan = made.ring_all_reduce(3)

@@ -47,7 +47,7 @@ class Plan:
         """For each GPU the channels that it or its peers use: (kind, peer, tag, buffers)."""
         found: list = [set() for _ in range(self.ranks)]
         for gpu, blocks in enumerate(self.blocks):
-            for op in (one for ops in blocks for op in ops for one in op.get("ops", [op])):
+            for op in (one for ops in blocks for outer in ops for one in outer.get("ops", [outer])):
                 for peer, kind, tag, bufs in channels_of(gpu, op, old):
                     found[gpu].add((kind, peer, tag, bufs))
                     found[peer].add((kind, gpu, tag, bufs))
@@ -279,8 +279,8 @@ def sending_all_reduce(ranks, parts=1):
     return made
 
 
-def getting_all_to_all(ranks, parts=1):
-    made = Plan("alltoall", ranks, (ranks * parts, ranks * parts, ranks * parts), False, name="gets")
+def direct_all_to_all(ranks, parts=1):
+    made = Plan("alltoall", ranks, (ranks * parts, ranks * parts, ranks * parts), False, name="direct")
     for rank in range(ranks):
         made.op(rank, 0, "copy", [(rank, "i", rank * parts, parts)], [(rank, "o", rank * parts, parts)])
         for peer in others(rank, ranks):
