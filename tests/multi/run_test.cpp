@@ -155,6 +155,9 @@ TEST_CASE("ranks that hocket-run ends are not reported as killed by somebody") {
     CHECK(result.exit_code == 128 + SIGKILL);
     CHECK(lines_with_prefix(result.err, "hocket-run: ") ==
           std::vector<std::string>{"rank 1 killed by signal 9 (Killed)", "then rank 0 ended by hocket-run"});
+    result = run_job({"-n", "7", "--grace", "0.3"}, "[ $RANK != 2 ] || exit 7; sleep 60");
+    CHECK(lines_with_prefix(result.err, "hocket-run: ") ==
+          std::vector<std::string>{"rank 2 exited with code 7", "then rank 0 1 3 to 6 ended by hocket-run"});
 }
 
 TEST_CASE("survivors may finish their words within the grace") {

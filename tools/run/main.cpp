@@ -2,6 +2,7 @@
 // end.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -17,7 +18,9 @@
 #include <map>
 #include <optional>
 #include <sstream>
+#include <vector>
 
+#include "dsl/base/runs.hpp"
 #include "tools/run/output.hpp"
 #include "tools/run/process.hpp"
 #include "tools/run/recordings.hpp"
@@ -392,10 +395,10 @@ bool Job::finished() const {
 
 // Reports how each rank ended, unless all ended well; ranks with the same ending share a line.
 void Job::summarise() {
-    std::map<std::string, std::string> others;  // how they ended -> which ranks
+    std::map<std::string, std::vector<int>> others;  // how they ended -> which ranks
     bool any_ended_by_us = false;
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
-        if (i != first_failed_ && ranks_[i].exited) others[ranks_[i].ending()] += fmt::format(" {}", i);
+        if (i != first_failed_ && ranks_[i].exited) others[ranks_[i].ending()].push_back(static_cast<int>(i));
         any_ended_by_us |= ranks_[i].ended_by_us();
     }
     if (first_failed_)
@@ -403,7 +406,8 @@ void Job::summarise() {
     else if (!any_ended_by_us)
         return;
     for (const auto& [ending, who] : others)
-        say(fmt::format("{} {} {}", first_failed_ ? "then rank" : "rank", who.substr(1), ending));
+        say(fmt::format("{} {} {}", first_failed_ ? "then rank" : "rank", fmt::join(dsl::runs_of(who), " "),
+                        ending));
 }
 
 void say_lines(const std::string& text) {
