@@ -152,6 +152,7 @@ class EachRunner {
             if (binding.range.last) refuse_dependent(*binding.range.last);
             domains_.push_back(domain(binding));
         }
+        if (each.where) divide_where(*each.where);
         meets_where_ = domains_.size();
         while (meets_where_ > 0 && !where_has(domains_[meets_where_ - 1].name)) --meets_where_;
     }
@@ -256,7 +257,7 @@ class EachRunner {
     void all(std::vector<std::int64_t>& values, std::size_t depth, const std::optional<Solution>& solution,
              std::vector<std::vector<std::int64_t>>* collected) {
         const bool meets_where = !collected && depth == meets_where_;
-        if (meets_where && !holds()) return;
+        if (!collected && each_.lets.empty() ? !part_holds(depth) : meets_where && !holds()) return;
         if (depth == domains_.size()) {
             collected ? collected->push_back(values) : statements(each_.body);
         } else {
@@ -280,6 +281,27 @@ class EachRunner {
         if (!holds()) return;
         statements(each_.body);
         leave();
+    }
+
+    // Divides `a and b and c` into its parts. A part is met as soon as its variables and those of the parts
+    // before it have values, so that those may keep it from being evaluated.
+    void divide_where(const ast::Expression& condition) {
+        using Kind = ast::Expression::Kind;
+        if (condition.kind == Kind::operation && condition.op == ast::Operator::logical_and) {
+            for (const ast::Expression& part : condition.args) divide_where(part);
+            return;
+        }
+        std::size_t depth = domains_.size();
+        const std::size_t least = parts_of_where_.empty() ? 0 : parts_of_where_.back().first;
+        while (depth > least && !has(condition, domains_[depth - 1].name)) --depth;
+        parts_of_where_.emplace_back(depth, &condition);
+    }
+
+    // Returns true if the parts of `where` hold that are met at this depth.
+    bool part_holds(std::size_t depth) const {
+        return std::ranges::all_of(parts_of_where_, [&](const auto& part) {
+            return part.first != depth || evaluator_.truth(*part.second);
+        });
     }
 
     // Makes the names before `where`, and returns true if that holds; otherwise forgets them.
@@ -330,6 +352,7 @@ class EachRunner {
     Evaluator evaluator_;
     std::vector<Domain> domains_;
     std::size_t meets_where_ = 0;  // `where` depends on no variable from here on
+    std::vector<std::pair<std::size_t, const ast::Expression*>> parts_of_where_;  // by depth
 };
 
 void Transfers::each(const ast::Each& each, Scope& scope, Arena& arena) {

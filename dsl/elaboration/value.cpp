@@ -350,6 +350,7 @@ Value Evaluator::apply(const Function& function, const Expression& call) const {
     const ast::Let& let = *function.definition;
     check_arguments(call, let.parameters.size());
     Scope inside(scope_, function.known);
+    inside.reserve(call.args.size());
     for (std::size_t i = 0; i < call.args.size(); ++i) {
         Value argument = evaluate(call.args[i]);
         // The work of calls is counted where a function is made, which calls of an argument would escape.

@@ -55,6 +55,8 @@ class Scope {
     Scope(const Scope& outer, std::size_t known)
         : outer_(outer.outer_ ? outer.outer_ : &outer), known_(known) {}
 
+    void reserve(std::size_t names) { entries_.reserve(names); }
+    // The name must not be empty.
     void add(std::string_view name, Value value) { entries_.push_back({name, std::move(value)}); }
     const Value* find(std::string_view name) const {
         if (const Value* value = find(name, entries_.size())) return value;
@@ -77,8 +79,12 @@ class Scope {
         Value value;
     };
     const Value* find(std::string_view name, std::size_t known) const {
-        for (std::size_t i = known; i-- > 0;)
-            if (entries_[i].name == name) return &entries_[i].value;
+        // Most names differ in their lengths or first letters, and many have one letter.
+        for (std::size_t i = known; i-- > 0;) {
+            const std::string_view its = entries_[i].name;
+            if (its.size() == name.size() && its[0] == name[0] && (its.size() == 1 || its == name))
+                return &entries_[i].value;
+        }
         return nullptr;
     }
 

@@ -171,6 +171,22 @@ Region View::region_of(Pieces pieces) const {
     return region;
 }
 
+// Returns the region of chunks that lie side by side, each `width` long, behind each of the beginnings. Those
+// from `size` on are those from 0 on.
+Region View::side_by_side(const Pieces& pieces, std::int64_t size, Rank first, Rank last) const {
+    Region region;
+    const auto add = [&](std::int64_t begin, std::int64_t from, std::int64_t to) {
+        const Rational start(begin + from * pieces.width, pieces.units),
+            end(begin + to * pieces.width, pieces.units);
+        if (from < to) region.push_back({Rational(buffer_) + start, Rational(buffer_) + end});
+    };
+    for (const std::int64_t begin : pieces.begins) {
+        add(begin, first, std::min<std::int64_t>(last, size));
+        add(begin, 0, last - size);
+    }
+    return merged(std::move(region));
+}
+
 Region View::chunks(const Topology& topology, const Group& group, Rank rank, Rank first, Rank last) const {
     std::vector<Digit> digits = digits_;
     // The group's digits: a digit's stride in the member numbers, and what it counts in units.
@@ -198,6 +214,8 @@ Region View::chunks(const Topology& topology, const Group& group, Rank rank, Ran
     }
     Pieces pieces = View::pieces(digits);  // of all, or of chunk 0
     if (all) return region_of(std::move(pieces));
+    if (selectors.size() == 1 && pieces.width == selectors[0].units)
+        return side_by_side(pieces, selectors[0].digit->size, first, last);
     const std::vector<std::int64_t> begins = std::exchange(pieces.begins, {});
     for (Rank chunk = first; chunk < last; ++chunk) {
         std::int64_t offset = 0;

@@ -99,6 +99,7 @@ class View {
     };
     static Pieces pieces(const std::vector<Digit>& digits);
     Region region_of(Pieces pieces) const;
+    Region side_by_side(const Pieces& pieces, std::int64_t size, Rank first, Rank last) const;
     void bound_pieces(Span at) const;
 
     std::vector<Digit> digits_;

@@ -154,6 +154,17 @@ TEST_CASE("where sees the lets of its each") {
                             "each r in g, i in g let y = x.part(1 of 2) where r != i y : r +> i") == "");
 }
 
+TEST_CASE("a part of where keeps those behind it from being evaluated, and no other does") {
+    CHECK(algorithm_refusal("each r in g, q in g where q != r and (r - q) / (r - q) == 1 x : r +> q") == "");
+    CHECK(algorithm_refusal("each d in 0 ..< 4, r in g where d != 0 and d / d == 1 x : r +> r + d") == "");
+    // The second part knows its variable first, but the first one keeps 0 away.
+    CHECK(algorithm_refusal(
+              "each d in 0 ..< 4, r in g where (r + 1) * d != 0 and d / d == 1 x : r +> r + d") == "");
+    CHECK_THAT(
+        algorithm_refusal("each d in 0 ..< 4, r in g where d / d == 1 and (r + 1) * d != 0 x : r +> r + d"),
+        Contains("division by zero"));
+}
+
 TEST_CASE("wrong branches, functions and lets are refused at their place, with what to do") {
     const std::vector<std::pair<std::string, std::string>> wrong = {
         {"if g x : 0 -> 1", "2:4: error: expected a number, but this is a group"},
