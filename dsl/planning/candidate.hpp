@@ -10,7 +10,7 @@
 namespace hocket::dsl {
 
 // The ratio of estimates that count as equal: the model's own error is larger.
-inline constexpr double alike = 1.12;
+inline constexpr double alike = 1.1;
 
 struct Candidate {
     Runnable runnable;

@@ -260,7 +260,7 @@ const Chosen& Choices::schedule(Collective collective, Rank root, std::uint64_t 
                         demands.concern_order() ? " and needs no more of the operator than it promises" : ""),
             library_.where_looked());
     chosen.why.back() = ' ';
-    chosen.why += by_link ? "(the least on the busiest link of those within 12 %; estimates)" : "(estimates)";
+    chosen.why += by_link ? "(the least on the busiest link of those within 10 %; estimates)" : "(estimates)";
     return field.chosen.emplace(std::pair(bytes, demands), std::move(chosen)).first->second;
 }
 

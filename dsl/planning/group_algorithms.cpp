@@ -86,7 +86,7 @@ GroupAlgorithms::Found GroupAlgorithms::search(Collective collective, const Grou
     }
     found.text.back() = ' ';
     found.text += fmt::format("({}estimates at {})",
-                              by_peers ? "the fewest peers of those within 12 %; " : "", text_of_size(bytes));
+                              by_peers ? "the fewest peers of those within 10 %; " : "", text_of_size(bytes));
     return found;
 }
 

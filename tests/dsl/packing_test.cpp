@@ -321,7 +321,7 @@ TEST_CASE("explanations count the bytes that travel") {
         return dsl::traffic_text(
             dsl::check_schedule(request(Collective::all_reduce, schedule, "4"))->project(0));
     };
-    CHECK_THAT(traffic("quantised"), Contains("sends 0.3809 x in 6 messages, receives 0.3809 x in 6"));
+    CHECK_THAT(traffic("quantised"), Contains("sends 0.3809 x in 5 messages, receives 0.3809 x in 5"));
     CHECK_THAT(traffic("quantised(bfloat16)"), Contains("sends 0.75 x"));
     CHECK_THAT(traffic("quantised(sign)"), Contains("sends 0.05273 x"));
     // Values and indices of a quarter to each of 3 ranks, on both ways.
