@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -22,6 +23,8 @@ struct Diagnostic {
     std::string message;
     std::vector<Note> notes;
     std::string hint;
+    // Index in the step graph of the step that it is about; -1: none, or nobody asks for its iteration.
+    std::int64_t step = -1;
 };
 
 // A span's place, which outlives the text.

@@ -67,7 +67,8 @@ class TopologyBuilder {
                 if (property.kind == ast::Property::Kind::shared_by && !is_taken(property.text))
                     throw DiagnosticError(property.span,
                                           fmt::format("there is no level '{}'{}", property.text,
-                                                      did_you_mean(property.text, level_names())));
+                                                      did_you_mean(property.text, level_names())),
+                                          fmt::format("the levels are: {}", fmt::join(level_names(), ", ")));
         }
     }
 

@@ -29,7 +29,8 @@ Chunks chunks_of(const ast::Expression& region, const Evaluator& evaluator, Rank
         const std::int64_t first = evaluator.integer(region.args[1]),
                            last = evaluator.integer(region.args[2]);
         if (first >= last)
-            throw DiagnosticError(region.span, fmt::format("the slice {} ..< {} is empty", first, last));
+            throw DiagnosticError(region.span, fmt::format("the slice {} ..< {} is empty", first, last),
+                                  "its end is not in a slice: x[i ..< i + 1] is one chunk");
         std::int64_t length = 0;
         if (__builtin_sub_overflow(last, first, &length) || length > size)
             throw DiagnosticError(

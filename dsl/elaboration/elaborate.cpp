@@ -46,7 +46,8 @@ class Elaborator {
           library_(library),
           topology_(topology),
           options_(options),
-          transfers_(graph_, topology, views_, options.only, options.deadline, options.symmetry),
+          transfers_(graph_, topology, views_, options.only, options.deadline, options.symmetry,
+                     options.watched),
           computations_(graph_, topology, views_, transfers_, options.only) {}
 
     StepGraph run();
@@ -193,6 +194,15 @@ StepGraph Elaborator::run() {
             graph_.hint = fmt::format("{} is still scattered over {} at the end: {} it",
                                       runnable_.schedule->buffer.text, scattered,
                                       contract.concentrates() ? "gather" : "all_gather");
+        else if (const auto holders = views_[buffer].holders(topology_); !holders.empty())
+            graph_.hint =
+                contract.concentrates()
+                    ? fmt::format(
+                          "the result is with {} at the end, and belongs to the root: write `to "
+                          "{}`",
+                          holders, runnable_.schedule->root ? runnable_.schedule->root->text : "root")
+                    : fmt::format("the result is with {} alone at the end: broadcast {} from there", holders,
+                                  runnable_.schedule->buffer.text);
     } else {
         graph_.header = runnable_.algorithm->span;
         const Group world = world_group(topology_);
@@ -268,7 +278,9 @@ void Elaborator::own_transfers(const ast::Statement& statement, Scope& scope) {
 }
 
 void Elaborator::for_loop(const ast::For& loop, Scope& scope, Arena* arena) {
-    for (Value& value : values_of(loop.binding.range, transfers_.evaluator(scope, arena))) {
+    std::vector<Value> values = values_of(loop.binding.range, transfers_.evaluator(scope, arena));
+    if (values.empty() && graph_.empty_ranges.empty()) graph_.empty_ranges.push_back(loop.binding.range.span);
+    for (Value& value : values) {
         transfers_.count_work(loop.binding.name.span);
         const std::size_t mark = scope.size();
         scope.add(loop.binding.name.text, std::move(value));
@@ -329,9 +341,10 @@ Runnable Elaborator::algorithm_for(const ast::Compose& compose, const Group& gro
     const ast::Expression& named = *compose.algorithm;
     using Kind = ast::Expression::Kind;
     if (named.kind != Kind::name && named.kind != Kind::call)
-        throw DiagnosticError(
-            named.span, "expected an algorithm's name",
-            "choose it before: let a = if i == 0 then ring else direct, and then `using a`");
+        throw DiagnosticError(named.span, "expected an algorithm's name",
+                              "choose it before, among parameters of the schedule: with s all_reduce(x; a = "
+                              "ring, b = direct), let c "
+                              "= if i == 0 then a else b, and then `using c`");
     ast::Expression call = named;
     if (const Value* value = scope.find(named.text)) {
         const auto* symbol = std::get_if<Symbol>(value);
@@ -398,6 +411,11 @@ void Elaborator::compose(const ast::Compose& compose, Span span, Scope& scope) {
         const Runnable algorithm = algorithm_for(compose, group, scope, span);
         with_statement(span,
                        [&] { run_algorithm(algorithm, group, reference->view, root, taking_part, span); });
+        if (WatchedStep* watched = options_.watched;
+            watched && !watched->values.empty() && !watched->is_in_algorithm) {
+            watched->is_in_algorithm = true;
+            watched->outer = scope.numbers_text();
+        }
     }
     if (contract.scatters())
         view.scatter(group);

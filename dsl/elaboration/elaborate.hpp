@@ -52,6 +52,8 @@ struct ElaborateOptions {
     Deadline deadline = {};
     // If not null, it looks at each statement before that is laid out, and may throw AsymmetryError.
     SymmetryFinder* symmetry = nullptr;
+    // If not null, it is told the values of the names with which a step is laid out.
+    WatchedStep* watched = nullptr;
 };
 
 // Throws DiagnosticError, DeadlineError.

@@ -109,6 +109,10 @@ void Computations::check_packing(const ast::Compose& compose, ViewId view, const
 std::optional<Operand> Computations::kept_by(const ast::Compose& compose, ViewId view,
                                              const Scope& scope) const {
     if (!compose.kept) return std::nullopt;
+    if (compose.kept->kind == ast::Expression::Kind::name && !scope.find(compose.kept->text))
+        throw DiagnosticError(
+            compose.kept->span, fmt::format("there is no state '{}'", compose.kept->text),
+            fmt::format("write before it: state {} like {}", compose.kept->text, compose.region.text));
     const Operand kept =
         buffer_of(*compose.kept, transfers_.evaluator(scope, nullptr), {graph_.extras, views_});
     const ExtraBuffer* state = graph_.extra_at(kept.buffer);

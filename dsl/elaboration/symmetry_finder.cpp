@@ -4,7 +4,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
+#include <functional>
+#include <map>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 namespace hocket::dsl {
@@ -31,6 +36,8 @@ struct Term {
     friend bool operator==(const Term&, const Term&) = default;
 };
 constexpr Term stays{};
+// Of products: with larger ones, a sum may leave the range of numbers on some ranks only.
+constexpr std::int64_t most_factor = std::int64_t{1} << 20;
 
 // Looks at one `each`, if some of its variables move in one way and the others stay.
 class Mover {
@@ -41,6 +48,8 @@ class Mover {
         : each_(each), evaluator_(evaluator), size_(size), way_(way), with_data_(with_data) {
         for (std::size_t i = 0; i < domains.size(); ++i)
             names_.emplace_back(domains[i].name, (moving >> i & 1) != 0 ? member() : stays);
+        for (std::size_t i = 0; i < domains.size(); ++i)
+            if ((moving >> i & 1) != 0) moving_.emplace(domains[i].name);
     }
 
     // Returns true if the same iterations run, and their transfers move with the members.
@@ -109,9 +118,10 @@ class Mover {
     bool is_always_as_long(const Expression& region) const {
         if (of(buffer_of(region)) != stays) return false;
         if (region.kind == Expression::Kind::slice) {
-            const auto first = of(region.args[1]), last = of(region.args[2]);
-            const bool turn_alike = way_ == Way::turn && first && last && first->weight == last->weight;
-            return (first == stays && last == stays) || turn_alike;
+            // The length is what the two differ by before they wrap around.
+            const auto first = coefficients(region.args[1]), last = coefficients(region.args[2]);
+            const bool has_terms = of(region.args[1]).has_value() && of(region.args[2]).has_value();
+            return first && last && *first == *last && (first->empty() || (way_ == Way::turn && has_terms));
         }
         if (!is_block(region)) return true;
         const auto length = constant(region.args[1].args[1]);
@@ -148,6 +158,36 @@ class Mover {
         const auto chunk = of(region.args[1].args[0]);
         const bool moves_as_block = way_ == Way::flip && is_power_of_two(*constant(region.args[1].args[1]));
         return chunk == stays || (chunk && moves_as_block) ? chunk : std::nullopt;
+    }
+
+    // Returns what the variables that move are multiplied by, in a sum of them and of what stays; nothing for
+    // other expressions.
+    using Coefficients = std::map<std::string, std::int64_t>;
+    std::optional<Coefficients> coefficients(const Expression& expression) const {
+        if (of(expression) == stays) return Coefficients();
+        if (expression.kind == Expression::Kind::name && moving_.contains(expression.text))
+            return Coefficients{{expression.text, 1}};
+        if (expression.kind != Expression::Kind::operation) return std::nullopt;
+        const auto a = coefficients(expression.args[0]);
+        const auto b = expression.args.size() > 1 ? coefficients(expression.args[1]) : Coefficients();
+        if (!a || !b) return std::nullopt;
+        if (expression.op == Operator::add) return sum_of(*a, *b, 1);
+        if (expression.op == Operator::subtract) return sum_of(*a, *b, -1);
+        if (expression.op == Operator::negate) return sum_of({}, *a, -1);
+        if (expression.op != Operator::multiply || (!a->empty() && !b->empty())) return std::nullopt;
+        const auto factor = constant(expression.args[a->empty() ? 0 : 1]);
+        return factor && std::abs(*factor) <= most_factor ? sum_of({}, a->empty() ? *b : *a, *factor)
+                                                          : std::nullopt;
+    }
+    static std::optional<Coefficients> sum_of(Coefficients sum, const Coefficients& other,
+                                              std::int64_t factor) {
+        for (const auto& [name, value] : other) {
+            std::int64_t& coefficient = sum[name];
+            if (std::abs(value) > most_factor || std::abs(coefficient) > most_factor) return std::nullopt;
+            coefficient += factor * value;
+            if (coefficient == 0) sum.erase(name);
+        }
+        return sum;
     }
 
     std::optional<Term> variable(const std::string& name) const {
@@ -218,7 +258,7 @@ class Mover {
                 return sum(-a.weight);
             case Operator::multiply:
                 if (const auto factor = constant(expression.args[a.moves ? 1 : 0]);
-                    factor && !(a.moves && b.moves))
+                    factor && std::abs(*factor) <= most_factor && !(a.moves && b.moves))
                     return sum(wrap(*factor, size_) * (a.weight + b.weight));
                 return std::nullopt;
             default:
@@ -242,6 +282,7 @@ class Mover {
     Rank size_;
     Way way_;
     bool with_data_;
+    std::set<std::string, std::less<>> moving_;  // variables of the each
     std::vector<std::pair<std::string_view, std::optional<Term>>> names_;
     // Of the transfers so far.
     std::optional<Term> place_;
@@ -379,7 +420,9 @@ Symmetry SymmetryFinder::found() const {
 
 DataSymmetry SymmetryFinder::found_with_data(std::int64_t buffers) const {
     if (no_data_) throw *no_data_;
-    return {topology_, symmetry_of(with_data_), cells_, buffers};
+    Cells cells = cells_;
+    cells.settle();
+    return {topology_, symmetry_of(with_data_), std::move(cells), buffers};
 }
 
 }  // namespace hocket::dsl

@@ -107,6 +107,7 @@ void Transfers::lay_out(const ast::Transfer& transfer, Span span, const Scope& s
         throw DiagnosticError(span, "a schedule cannot both move data to other places and compute",
                               "use two schedules");
     graph_.moves |= region != target;
+    if (watched_ && watched_->index == graph_.steps.size()) watched_->values = scope.numbers_text();
     graph_.steps.push_back({graph_.phases, region, target, source, destination,
                             origin_index(span, arena.call), strand, transfer.combines});
 }
@@ -166,7 +167,13 @@ class EachRunner {
         std::sort(tuples.begin(), tuples.end());
         tuples.erase(std::unique(tuples.begin(), tuples.end()), tuples.end());
         const auto is_empty = [](const Domain& domain) { return domain.begin >= domain.end; };
-        if (std::any_of(domains_.begin(), domains_.end(), is_empty)) return;
+        if (const auto empty = std::find_if(domains_.begin(), domains_.end(), is_empty);
+            empty != domains_.end()) {
+            std::vector<Span>& known = transfers_.graph_.empty_ranges;
+            const auto& binding = each_.bindings[static_cast<std::size_t>(empty - domains_.begin())];
+            if (known.empty()) known.push_back(binding.range.span);
+            return;
+        }
         for (const Domain& domain : domains_) scope_.add(domain.name, std::int64_t{0});
         if (has_found)
             for (const auto& tuple : tuples) iteration(tuple);

@@ -38,6 +38,14 @@ class Wanted {
     std::vector<Rank> some_;
 };
 
+// A step whose iteration is asked for, for an error.
+struct WatchedStep {
+    std::size_t index;        // in StepGraph::steps
+    std::string values = {};  // "s = 2, r = 0": the numbers that names stand for, as the step is laid out
+    bool is_in_algorithm = false;
+    std::string outer = {};  // in an algorithm: those of the schedule that runs it
+};
+
 // A group of ranks on which an algorithm runs, or all ranks, for a schedule's own transfers.
 struct Arena {
     Group group;
@@ -54,13 +62,14 @@ class Transfers {
     // Adds the steps of the wanted ranks to the graph. symmetry: looks at each statement first;
     // may be null. All references must outlive it.
     Transfers(StepGraph& graph, const Topology& topology, Views& views, const Wanted& only,
-              const Deadline& deadline, SymmetryFinder* symmetry)
+              const Deadline& deadline, SymmetryFinder* symmetry, WatchedStep* watched = nullptr)
         : graph_(graph),
           topology_(topology),
           views_(views),
           only_(only),
           deadline_(deadline),
-          symmetry_(symmetry) {}
+          symmetry_(symmetry),
+          watched_(watched) {}
 
     // Lay out one statement each, as a phase of its own.
     void each(const ast::Each& each, Scope& scope, Arena& arena);
@@ -104,6 +113,7 @@ class Transfers {
     const Wanted& only_;
     const Deadline& deadline_;
     SymmetryFinder* symmetry_;
+    WatchedStep* watched_;
     std::unordered_multimap<std::uint64_t, std::uint32_t> region_numbers_;  // by hash
     std::unordered_set<std::uint64_t> alike_;  // pairs of regions that are known to lie alike
     std::map<std::pair<const char*, const char*>, std::uint32_t> origin_numbers_;  // by the statements' texts

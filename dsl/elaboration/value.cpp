@@ -103,6 +103,16 @@ const char* kind_of(const Value& value) {
     return kinds[value.index()];
 }
 
+std::string Scope::numbers_text() const {
+    constexpr std::size_t most = 8;
+    std::vector<std::string> texts;
+    for (const Entry& entry : entries_)
+        if (const auto* number = std::get_if<std::int64_t>(&entry.value))
+            texts.push_back(fmt::format("{} = {}", entry.name, *number));
+    if (texts.size() > most) texts.erase(texts.begin(), texts.end() - most);
+    return fmt::format("{}", fmt::join(texts, ", "));
+}
+
 Function function_of(const ast::Let& let, const Scope& scope) {
     constexpr std::size_t most_calls = 1000;
     constexpr std::uint32_t most_depth = 400;
@@ -174,7 +184,12 @@ std::int64_t Evaluator::integer(const Expression& expression) const {
             ? "a number that is known when the schedule is laid out has a value in the header: "
               "tiles = 4"
         : std::holds_alternative<ViewRef>(value)
-            ? "`let` names numbers; what is calculated of a buffer is assigned: x = 2 * x"
+            ? "a number is known when the schedule is laid out, as g.size or a member r; what is "
+              "calculated of a buffer is assigned: x = 2 * x"
+        : std::holds_alternative<Group>(value)
+            ? fmt::format("the number of its members is {}.size", folded_text(expression.span))
+        : std::holds_alternative<GroupList>(value)
+            ? fmt::format("their number is {}.count", folded_text(expression.span))
             : "");
 }
 
@@ -194,6 +209,25 @@ const Expression& Evaluator::chosen(const Expression& choice) const {
     return *result;
 }
 
+// Returns what to write for the names that programs of single ranks have, or "".
+std::string Evaluator::instead_of_name(std::string_view name) const {
+    const auto is_one_of = [&](std::initializer_list<std::string_view> names) {
+        return std::find(names.begin(), names.end(), name) != names.end();
+    };
+    const std::optional<std::string> group = scope_.name_of_group();
+    if (is_one_of({"rank", "my_rank", "myrank", "rank_id", "me", "self"}))
+        return topology_ && !group
+                   ? "a text is for all ranks at once, and computations are the same on all; a transfer "
+                     "names its "
+                     "ranks: each r in world"
+                   : fmt::format("a text is for all ranks at once, and transfers name theirs: each r in {}",
+                                 group.value_or("g"));
+    if (is_one_of({"size", "nranks", "num_ranks", "world_size", "nprocs", "np", "ranks"}))
+        return group ? fmt::format("the number of members is {}.size", *group)
+                     : "the number of ranks is `ranks`, and that of a level's members levels[i].size";
+    return "";
+}
+
 Value Evaluator::name(const Expression& expression) const {
     const std::string& text = expression.text;
     if (const Value* value = scope_.find(text)) return *value;
@@ -210,6 +244,8 @@ Value Evaluator::name(const Expression& expression) const {
             if (topology_->levels[level].name == text) return make_group(*topology_, {level});
     }
     std::vector<std::string> known = scope_.names();
+    if (std::string hint = instead_of_name(text); !hint.empty())
+        throw DiagnosticError(expression.span, fmt::format("'{}' is not known here", text), std::move(hint));
     if (topology_) {
         for (const char* name : {"levels", "world", "ranks"}) known.emplace_back(name);
         for (const Level& level : topology_->levels) known.push_back(level.name);
@@ -375,6 +411,16 @@ namespace {
 std::string_view instead_of(std::string_view function) {
     constexpr std::pair<std::string_view, std::string_view> known[] = {
         {"reversed", "a list of levels is turned around by: levels.reversed"},
+        {"abs",
+         "of a whole number it is max(n, -n); of a buffer's elements it stands where one is assigned: x = "
+         "abs(x)"},
+        {"sqrt",
+         "numbers here are whole, and known when the schedule is laid out; of sums and elements it stands "
+         "where a buffer is assigned: x = x / sqrt(sum(n))"},
+        {"exp", "numbers here are whole; of elements it stands where a buffer is assigned: x = exp(x)"},
+        {"sum",
+         "a name of a number is known when the schedule is laid out; sums over elements stand where a buffer "
+         "is assigned: x = x / sum(n)"},
         {"len", "a list has .count, a group .size: levels.count, g.size"},
         {"size", "a list has .count, a group .size: levels.count, g.size"},
         {"range", "a range is 'first ..< end', or 'end >.. last' to count down"},

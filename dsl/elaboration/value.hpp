@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -70,6 +71,13 @@ class Scope {
     }
     // Gives the i-th name of this scope another value.
     void set(std::size_t i, std::int64_t value) { entries_[i].value = value; }
+    std::optional<std::string> name_of_group() const {
+        for (const Entry& entry : entries_)
+            if (std::holds_alternative<Group>(entry.value)) return std::string(entry.name);
+        return outer_ ? outer_->name_of_group() : std::nullopt;
+    }
+    // Returns "s = 2, r = 0": the last names that stand for numbers, at most eight.
+    std::string numbers_text() const;
     std::size_t size() const { return entries_.size(); }
     void shrink(std::size_t size) { entries_.resize(size, {{}, Value()}); }
 
@@ -120,6 +128,7 @@ class Evaluator {
     Value call(const ast::Expression& expression) const;
     Value apply(const Function& function, const ast::Expression& call) const;
     std::int64_t own_function(const ast::Expression& expression) const;
+    std::string instead_of_name(std::string_view name) const;
 
     const Scope& scope_;
     const Topology* topology_;

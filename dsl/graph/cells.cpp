@@ -1,5 +1,7 @@
 #include "dsl/graph/cells.hpp"
 
+#include <algorithm>
+
 namespace hocket::dsl {
 
 bool Cells::add(Node& node, const std::vector<View::Digit>& digits, std::size_t next) {
@@ -12,13 +14,29 @@ bool Cells::add(Node& node, const std::vector<View::Digit>& digits, std::size_t 
         node.level = digit.level;
         node.size = digit.size;
         node.below.resize(is_part ? static_cast<std::size_t>(digit.size) : 1);
+        node.cells = static_cast<std::uint64_t>(digit.size);
     }
     if (node.level != digit.level || node.size != digit.size) return false;
-    if (!add(node.below[is_part ? static_cast<std::size_t>(digit.value) : 0], digits, next + 1)) return false;
-    node.cells = 0;
-    for (const Node& below : node.below) node.cells += below.cells;
-    if (!is_part) node.cells *= static_cast<std::uint64_t>(node.size);
+    Node& below = node.below[is_part ? static_cast<std::size_t>(digit.value) : 0];
+    const std::uint64_t before = below.cells;
+    if (!add(below, digits, next + 1)) return false;
+    node.cells += (below.cells - before) * (is_part ? 1 : static_cast<std::uint64_t>(node.size));
     return node.cells <= most_cells;
+}
+
+void Cells::settle(Node& node) {
+    std::uint64_t cells = 0;
+    node.begins.clear();
+    for (Node& below : node.below) {
+        settle(below);
+        if (node.level == Node::parts) node.begins.push_back(cells);
+        cells += below.cells;
+    }
+}
+
+void Cells::describe(const Node& node, std::vector<std::int64_t>& numbers) {
+    numbers.insert(numbers.end(), {node.level, node.size});
+    for (const Node& below : node.below) describe(below, numbers);
 }
 
 void Cells::append(const Node& node, Rational begin, Rational end, Region& region) {
@@ -41,9 +59,10 @@ std::uint32_t Cells::moved(std::uint32_t cell, const Symmetry& symmetry,
     std::uint64_t rest = cell, result = 0;
     for (const Node* node = &root_; node->level != Node::undivided;) {
         if (node->level == Node::parts) {
-            const Node* part = node->below.data();
-            for (; rest >= part->cells; ++part) rest -= part->cells, result += part->cells;
-            node = part;
+            const auto part = std::upper_bound(node->begins.begin(), node->begins.end(), rest) - 1;
+            rest -= *part;
+            result += *part;
+            node = &node->below[static_cast<std::size_t>(part - node->begins.begin())];
             continue;
         }
         const std::uint64_t cells = node->below[0].cells;

@@ -18,6 +18,10 @@ class Cells {
     // Adds divisions, the most significant first. Returns false, and is useless from then on, if a piece was
     // divided in another way before, or there are more than most_cells.
     bool add(const std::vector<View::Digit>& digits) { return add(root_, digits, 0); }
+    // Call it after the last add() and before any other function.
+    void settle() { settle(root_); }
+    // Adds numbers that differ if the divisions do.
+    void describe(std::vector<std::int64_t>& numbers) const { describe(root_, numbers); }
 
     static constexpr std::uint64_t most_cells = std::uint64_t{1} << 24;
     std::uint32_t count() const { return static_cast<std::uint32_t>(root_.cells); }
@@ -34,8 +38,11 @@ class Cells {
         std::int64_t size = 1;
         std::vector<Node> below = {};  // of a level: one, for all its pieces
         std::uint64_t cells = 1;
+        std::vector<std::uint64_t> begins = {};  // of parts: the cells before each; once all are added
     };
+    static void settle(Node& node);
     static bool add(Node& node, const std::vector<View::Digit>& digits, std::size_t next);
+    static void describe(const Node& node, std::vector<std::int64_t>& numbers);
     static void append(const Node& node, Rational begin, Rational end, Region& region);
 
     Node root_;

@@ -1,5 +1,7 @@
 #include "dsl/graph/region.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -127,6 +129,19 @@ bool View::is_in(const Topology& topology, const Group& group, Rank rank) const 
         return std::binary_search(group.levels.begin(), group.levels.end(), level) ||
                topology.coordinate(rank, level) == coordinate;
     });
+}
+
+std::string View::holders(const Topology& topology) const {
+    if (only_at_.empty()) return "";
+    Rank rank = 0;
+    std::string texts;
+    for (const auto& [level, coordinate] : only_at_) {
+        rank += coordinate * topology.stride(level);
+        texts +=
+            fmt::format("{}{} of {}", texts.empty() ? "" : ", ", coordinate, topology.levels[level].name);
+    }
+    const auto is_all = only_at_.size() == topology.levels.size();
+    return is_all ? fmt::format("rank {}", rank) : fmt::format("the ranks at {}", texts);
 }
 
 void View::concentrate(const Topology& topology, const Group& group, Rank root) {

@@ -70,6 +70,8 @@ class View {
     void concentrate(const Topology& topology, const Group& group, Rank root);
     void spread(const Group& group);
     bool is_everywhere() const { return only_at_.empty(); }
+    // Returns the ranks that hold the data, in words: "rank 0", "the ranks at 0 of node"; "" if all do.
+    std::string holders(const Topology& topology) const;
 
     // Returns the names of the levels over which it is scattered: "l0, l1".
     std::string scattered_over(const Topology& topology) const;

@@ -80,7 +80,8 @@ struct StepGraph {
     bool lossy = false;                   // the content of states may be lost
     Span header;                          // of the schedule or algorithm
     std::string hint;                     // the likely cause if the result is wrong; may be empty
-    // Each rank's own piece, if x is divided by rank. Empty in a graph of one rank's steps.
+    std::vector<Span> empty_ranges;       // of loops without rounds, for errors; one at most
+    // Each rank's own piece, if x is divided by rank. Empty in a graph of some ranks' steps, but for proofs.
     std::vector<Region> owned;
     const Region& owned_by(Rank rank) const { return owned[rank]; }
 

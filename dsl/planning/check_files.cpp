@@ -83,7 +83,8 @@ DiagnosticError runs_nowhere(const ast::Schedule& schedule, const Report& refusa
     return DiagnosticError(Diagnostic{schedule.span,
                                       "the schedule runs on no topology that was tried" + but,
                                       {{Span(), refusal.message}},
-                                      "name one with --topology"});
+                                      "name a topology on which it can run with --topology, or give it, or "
+                                      "the algorithm that it uses, other arguments"});
 }
 
 class Checker {
@@ -200,13 +201,39 @@ class Checker {
             };
             const std::vector<Rank> sizes =
                 sizes_to_try(is_tried, algorithm.where || !own ? algorithm.where : own->where);
-            for (const Rank size : sizes)
-                verify_algorithm(runnable, library, size, roots_to_try(size), deadline(),
-                                 [&](const StepGraph& graph) { collect_warnings(graph); });
+            for (const Rank size : sizes) try {
+                    verify_algorithm(runnable, library, size, roots_to_try(size), deadline(),
+                                     [&](const StepGraph& graph) { collect_warnings(graph); });
+                    if (size > most_ranks_proved_in_full) warnings_->give_up();
+                } catch (const ConditionError&) {
+                    throw;
+                } catch (const DiagnosticError& error) {
+                    throw with_condition(error, runnable, library, size);
+                }
             return {fmt::format("algorithm {} {}", runnable.name, name_of(algorithm.collective)),
                     "groups of " + folded(sizes) + (algorithm.root ? roots_tried(sizes) : ""),
                     other_trials("groups (-n)", algorithm.parameters)};
         });
+    }
+
+    // Adds the condition under which the algorithm is right, if it is so on powers of two alone.
+    DiagnosticError with_condition(const DiagnosticError& error, const Runnable& runnable,
+                                   const Library& library, Rank wrong) const {
+        Diagnostic diagnostic = error.diagnostic();
+        const auto is_power_of_two = [](Rank size) { return (size & (size - 1)) == 0; };
+        if (is_power_of_two(wrong) || !diagnostic.hint.empty()) return error;
+        try {
+            for (const Rank size : {2, 4, 8})
+                verify_algorithm(runnable, library, size, roots_to_try(size), deadline());
+        } catch (const std::runtime_error&) {
+            return error;
+        }
+        diagnostic.hint = fmt::format(
+            "it is right on 2, 4 and 8 ranks: is it `where pow2({}.size)`, or log2_up() instead of log2(), "
+            "which "
+            "rounds down?",
+            runnable.algorithm->group.text);
+        return DiagnosticError(std::move(diagnostic));
     }
 
     // Checks the schedule on the topologies that the user or the file names, otherwise on a set of small
@@ -289,7 +316,10 @@ class Checker {
         request.deadline = deadline();
         const auto check = [&] {
             const auto checked = planner.check(request);
-            if (!checked->symmetry()) collect_warnings(checked->graph());
+            if (checked->is_by_symmetry())
+                warnings_->give_up();
+            else
+                collect_warnings(checked->graph());
             return checked->levels().ranks();
         };
         const Rank ranks = check();

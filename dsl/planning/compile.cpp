@@ -87,9 +87,7 @@ class Checked : public CheckedSchedule {
     }
 
     const StepGraph& graph() const override { return *proof_.graph; }
-    const Symmetry* symmetry() const override {
-        return proof_.symmetry ? &proof_.symmetry->symmetry.ranks : nullptr;
-    }
+    bool is_by_symmetry() const override { return proof_.symmetry != nullptr; }
     std::uint64_t fingerprint() const override { return proof_.fingerprint; }
     double estimate(double bytes, double value_bytes) const override {
         if (!proof_.symmetry) return estimate_as_candidate(graph(), levels(), bytes, deadline_, value_bytes);

@@ -69,8 +69,7 @@ class CheckedSchedule {
     virtual ~CheckedSchedule() = default;
     // The steps of all ranks, as proved; those of rank 0 if the proof is by symmetry.
     virtual const StepGraph& graph() const = 0;
-    // Returns null if all ranks' steps were followed.
-    virtual const Symmetry* symmetry() const = 0;
+    virtual bool is_by_symmetry() const = 0;
     virtual RankProgram project(Rank rank) const = 0;  // from the steps that concern the rank
     virtual std::uint64_t fingerprint() const = 0;     // of graph(), and of the symmetry
     // Returns the seconds for this many bytes of x that a choice reckons with. value_bytes: of a selected

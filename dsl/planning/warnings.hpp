@@ -28,6 +28,9 @@ class Warnings {
     // their algorithm, as far as these are in the file. A graph that cannot be followed in time, or at all,
     // ends the warnings about transfers: it is right nevertheless.
     void look_at(const StepGraph& graph, const Deadline& deadline);
+    // Tells that a definition is right on ranks whose steps are not looked at: that ends the warnings about
+    // transfers, which may be needed there.
+    void give_up() { gave_up_ = true; }
     // Tells of a definition that is right: "algorithm ring(2) all_gather", "groups of 1 to 17". others:
     // further trials, in words: "other groups (-n)".
     void was_tried(Span header, const std::string& what, const std::string& where, const std::string& others);

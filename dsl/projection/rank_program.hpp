@@ -246,8 +246,9 @@ struct RankProgram {
     Protocol protocol = Protocol::bandwidth;
     std::vector<Rank> local_peers;  // the other ranks of this host, ascending, if memory is shared with them
     bool memory_is_shared = false;  // by the ranks of some host, perhaps another one
-    // The most messages that any rank sends and receives, if memory is shared. This number and
-    // memory_is_shared are the same on all ranks.
+    // The most messages that any rank sends and receives, if memory is shared; so many or more, from
+    // window_messages (dsl/planning/tiling.hpp) on. This number and memory_is_shared are the same on all
+    // ranks.
     std::uint64_t most_messages = 0;
     // The stretches of this rank's input that local peers read, and those of its output that they write:
     // ascending, and no two of them meet.

@@ -57,6 +57,24 @@ Diagnostic of_composition(Diagnostic diagnostic) {
     return diagnostic;
 }
 
+// Adds the iteration that made the step which the error is about: the schedule is laid out once more.
+template <typename Elaborate>
+DiagnosticError with_iteration(const DiagnosticError& error, Elaborate elaborate_again) {
+    Diagnostic diagnostic = error.diagnostic();
+    if (diagnostic.step < 0) return error;
+    WatchedStep watched{static_cast<std::size_t>(diagnostic.step)};
+    try {
+        elaborate_again(watched);
+    } catch (const std::exception&) {  // the error stands without it
+    }
+    diagnostic.step = -1;
+    std::string text = watched.values;
+    if (watched.is_in_algorithm)
+        text = fmt::format("{}{}in the algorithm {}", watched.outer, watched.outer.empty() ? "" : "; ", text);
+    if (!watched.values.empty()) diagnostic.notes.insert(diagnostic.notes.begin(), {Span(), "there " + text});
+    return DiagnosticError(std::move(diagnostic));
+}
+
 void add_computations(const StepGraph& graph, std::vector<std::int64_t>& numbers) {
     if (graph.extras.empty() && graph.computations.empty()) return;
     const auto add_size = [&](const auto& list) {
@@ -97,7 +115,7 @@ void add_computations(const StepGraph& graph, std::vector<std::int64_t>& numbers
 
 }  // namespace
 
-std::uint64_t fingerprint(const StepGraph& graph, const Symmetry* symmetry) {
+std::uint64_t fingerprint(const StepGraph& graph, const DataSymmetry* symmetry) {
     // Each list is preceded by its length, so that no element of one list can be read as another's.
     std::vector<std::int64_t> numbers{static_cast<std::int64_t>(identity_of(graph.collective)), graph.ranks,
                                       graph.root, graph.buffers};
@@ -113,8 +131,12 @@ std::uint64_t fingerprint(const StepGraph& graph, const Symmetry* symmetry) {
                                            interval.end.den()});
     }
     add_computations(graph, numbers);
-    if (symmetry)
-        for (const Motion motion : symmetry->levels) numbers.push_back(static_cast<int>(motion));
+    if (symmetry) {
+        for (std::size_t level = 0; level < symmetry->ranks.levels.size(); ++level)
+            numbers.insert(numbers.end(), {static_cast<int>(symmetry->ranks.levels[level]),
+                                           symmetry->topology.levels[level].size});
+        symmetry->cells.describe(numbers);
+    }
     return XXH3_64bits(numbers.data(), numbers.size() * sizeof numbers[0]);
 }
 
@@ -144,10 +166,17 @@ void verify_algorithm(const Runnable& runnable, const Library& library, Rank siz
         options.root = root;
         options.deadline = deadline;
         const StepGraph graph = elaborate_on(topology, runnable, library, options);
-        verify(graph,
-               fmt::format("algorithm {} {} on {} ranks{}", runnable.name, name_of(algorithm.collective),
-                           size, root_text(algorithm.collective, root)),
-               deadline);
+        try {
+            verify(graph,
+                   fmt::format("algorithm {} {} on {} ranks{}", runnable.name, name_of(algorithm.collective),
+                               size, root_text(algorithm.collective, root)),
+                   deadline);
+        } catch (const DiagnosticError& error) {
+            throw with_iteration(error, [&](WatchedStep& watched) {
+                options.watched = &watched;
+                elaborate(runnable, library, topology, options);
+            });
+        }
         if (on_right) on_right(graph);
     }
 }
@@ -169,9 +198,8 @@ Proofs::Algorithms Proofs::algorithms_of(const std::vector<Choice>& choices) {
 Proofs::Proof Proofs::prove(const Runnable& runnable, Rank root, const Chooser& choose,
                             std::shared_ptr<const StepGraph> laid_out, Follow follow) {
     std::string why_in_full;
-    const bool is_large = topology_.ranks() > most_ranks_proved_in_full;
     if (follow == Follow::rank_0) return prove_by_symmetry(runnable, root, choose);
-    if (follow == Follow::by_size && is_large) try {
+    if (follow == Follow::by_size && topology_.ranks() > most_ranks_proved_in_full) try {
             return prove_by_symmetry(runnable, root, choose);
         } catch (const AsymmetryError& error) {
             why_in_full = error.diagnostic().message;
@@ -221,9 +249,10 @@ Proofs::Proof Proofs::prove_by_symmetry(const Runnable& runnable, Rank root, con
     } catch (const AsymmetryError&) {
         throw;
     } catch (const DiagnosticError& error) {
+        refuse_wrong_algorithms(*steps, runnable);
         throw DiagnosticError(of_composition(error.diagnostic()));
     }
-    Proof proof{steps, fingerprint(*steps, &symmetry->symmetry.ranks), nullptr, steps->choices, symmetry};
+    Proof proof{steps, fingerprint(*steps, &symmetry->symmetry), nullptr, steps->choices, symmetry};
     by_symmetry_.emplace(key, proof);
     return proof;
 }
@@ -290,17 +319,27 @@ std::string Proofs::subject_of(const StepGraph& graph, const Runnable& runnable)
 Completion Proofs::verify_graph(const StepGraph& graph, const Runnable& runnable) const {
     try {
         return verify(graph, subject_of(graph, runnable), deadline_);
+    } catch (const TooLargeError&) {
+        throw;
     } catch (const DiagnosticError& error) {
-        // If an algorithm is wrong by itself, report its fault in its own terms, which are smaller.
-        try {
-            for (const auto& [key, algorithm] : algorithms_in(graph, runnable)) {
-                const Rank size = std::get<Rank>(key);
-                verify_algorithm(algorithm, library_, size, roots_to_try(size), deadline_);
-            }
-        } catch (const DeadlineError&) {  // the schedule is wrong; only the better message is missing
-            throw error;
+        refuse_wrong_algorithms(graph, runnable);
+        throw with_iteration(DiagnosticError(of_composition(error.diagnostic())), [&](WatchedStep& watched) {
+            ElaborateOptions options{graph.root, std::nullopt, chooser_of(graph.choices), {}, deadline_};
+            options.watched = &watched;
+            elaborate(runnable, library_, topology_, options);
+        });
+    }
+}
+
+// If an algorithm is wrong by itself, its fault is reported in its own terms, which are smaller.
+void Proofs::refuse_wrong_algorithms(const StepGraph& graph, const Runnable& runnable) const {
+    try {
+        for (const auto& [key, algorithm] : algorithms_in(graph, runnable)) {
+            const Rank size = std::get<Rank>(key);
+            verify_algorithm(algorithm, library_, size, roots_to_try(size), deadline_);
         }
-        throw DiagnosticError(of_composition(error.diagnostic()));
+    } catch (const DeadlineError&) {  // the schedule is wrong; only the better message is missing
+    } catch (const TooLargeError&) {
     }
 }
 
@@ -308,7 +347,7 @@ Completion Proofs::verify_graph(const StepGraph& graph, const Runnable& runnable
 // them, which only a wrong schedule pays for.
 Proofs::Used Proofs::algorithms_in(const StepGraph& graph, const Runnable& runnable) const {
     Used used;
-    ElaborateOptions options{graph.root, std::nullopt, chooser_of(graph.choices), {}, deadline_};
+    ElaborateOptions options{graph.root, Rank{0}, chooser_of(graph.choices), {}, deadline_};
     options.on_use = [&](const Runnable& algorithm, Rank size, Span) {
         used.try_emplace({algorithm.algorithm, algorithm.name, size}, algorithm);
     };

@@ -21,7 +21,8 @@ namespace hocket::dsl {
 
 // Returns a hash of all ranks' steps: equal exactly if all ranks do the same, however the text is spelled.
 // symmetry: if it is not null, the graph has the steps of rank 0, and the motions make the others' of these.
-std::uint64_t fingerprint(const StepGraph& graph, const Symmetry* symmetry = nullptr);
+// Then it also differs where motions of other kinds make the same steps.
+std::uint64_t fingerprint(const StepGraph& graph, const DataSymmetry* symmetry = nullptr);
 
 // On more ranks than this, one stands for all: it takes less time than to lay out the others' steps.
 inline constexpr Rank most_ranks_proved_in_full = 256;
@@ -100,6 +101,7 @@ class Proofs {
     Completion verify_graph(const StepGraph& graph, const Runnable& runnable) const;
     Proof prove_by_symmetry(const Runnable& runnable, Rank root, const Chooser& choose,
                             SymmetryFinder::Levels levels);
+    void refuse_wrong_algorithms(const StepGraph& graph, const Runnable& runnable) const;
     std::string subject_of(const StepGraph& graph, const Runnable& runnable) const;
     Proof prove_in_full(const Runnable& runnable, Rank root, const Chooser& choose,
                         std::shared_ptr<const StepGraph> laid_out);

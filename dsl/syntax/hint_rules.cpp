@@ -91,7 +91,9 @@ std::string_view hint_for(std::string_view text) {
 // ---- Rules -------------------------------------------------------------------------------------
 
 std::string of_marks(const Site& site) {
-    if (site.has_marks("/", "/") || site.has_marks("/", "*")) return "a comment begins with '#'";
+    if (site.has_marks("/", "/"))
+        return "a comment begins with '#', and '/' divides whole numbers: it rounds down";
+    if (site.has_marks("/", "*")) return "a comment begins with '#'";
     if (site.has_marks("-", "-"))
         return "there is no '--': a comment begins with '#', and a loop counts by itself: for i in 0 ..< n";
     if (site.has_marks("+", "+")) return "there is no '++': a loop counts by itself: for i in 0 ..< n";
@@ -196,11 +198,19 @@ std::string of_statements(const Site& site) {
         return "a transfer has one source and one destination: write a second one";
     if (text == "in" && site.expects("':'"))
         return "an each has its variables behind each other, with ',': each r in g, q in g where q != r";
+    if (text == "," && follows_where(site))
+        return "`where` comes last in the head of an each, behind all its ranges";
     if (text == "(" && site.text(-1) == "let") return "a let makes one name: let a = 0 let b = 1";
     if (text == "[" && site.text(-1) == "over")
         return "several levels stand in parentheses: over (levels[0], levels[1])";
+    if (text == "[" && site.expects("an expression"))
+        return "there are no lists: choose by `if i == 0 then 3 else 1`, or calculate";
     if ((text == ")" || text == "]") && !site.text(site.opened()).starts_with(text == ")" ? '(' : '['))
         return fmt::format("no '{}' belongs to this '{}'", text == ")" ? "(" : "[", text);
+    if (text == "=" && site.expects("'like'"))
+        return fmt::format("a state is as long as a buffer, and begins at 0: state {} like x", site.text(-1));
+    if (text == ":" && site.expects("block") && site.opened() == 0)
+        return "a body is a block in braces: write '{' for this ':', and '}' at its end";
     if (text == ":" && site.text(-2) == "let") return "names have no types: let n = 1";
     if (text == ":" && (site.expects("'like'") || site.expects("'in'") || !header_at(site).empty()))
         return "names have no types: leave ':' and the type out";
@@ -250,6 +260,9 @@ std::string of_header_names(const Site& site, std::string_view kind) {
         return "an operator joins two elements: operator NAME(a, b) = a + b";
     if (kind == "topology" && site.expects("'='")) return "parameters have values: topology NAME(n = 4)";
     const bool has_collective = kind == "algorithm" || kind == "schedule";
+    if (kind == "algorithm" && site.expects("'='"))
+        return fmt::format("a parameter of an algorithm has a value that can be left out: {} = 4",
+                           site.text(-1));
     if (has_collective && (text == "," || text == "=") && site.expects("')'"))
         return "parameters stand behind ';', with their values: (x; radix = 4)";
     if (has_collective && text == ")" && site.text(-1) == "(")

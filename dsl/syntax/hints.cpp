@@ -37,9 +37,13 @@ constexpr std::pair<std::string_view, std::string_view> words_before[] = {
     {"def", "a function is: let f(i) = i + 1"},
     {"fn", "a function is: let f(i) = i + 1"},
     {"function", "a function is: let f(i) = i + 1"},
-    {"return", "nothing is returned: what a rank must have at the end is the collective's promise"},
+    {"return", "nothing ends early, and nothing is returned: put the rest into an `else { ... }`"},
+    {"break", "a loop has all its rounds: let its range end earlier, or put the rest into an `if`"},
+    {"continue", "a loop has all its rounds: put the rest into an `if`, or use `where` in an each"},
     {"send", "a transfer names both ends: x : 0 -> 1"},
     {"recv", "a transfer names both ends: x : 0 -> 1"},
+    {"step", "a range has no step: use 2 * i for i, or `where i mod 2 == 0` in an each"},
+    {"by", "a range has no step: use 2 * i for i, or `where i mod 2 == 0` in an each"},
     {"root", "the root stands behind `from` or `to`: broadcast x over world from 0"},
     {"keep", "write `keeping`: reduce_scatter x over world as int8 keeping e"},
     {"on", nic_hint},
@@ -140,6 +144,23 @@ std::optional<Diagnostic> of_call_before(const SourceFile& file, const Site& sit
                     statement_of(site.text(called)));
 }
 
+// What programs of single ranks call.
+std::optional<Diagnostic> of_other_call_before(const SourceFile& file, const Site& site) {
+    const bool is_empty_call = site.text() == ")" && site.text(-1) == "(";
+    const int called = is_empty_call ? -2 : site.expects("':'") ? called_before(site) : 0;
+    if (called == 0) return std::nullopt;
+    std::string hint;
+    if (Site::is_one_of(site.text(called),
+                        {"send", "recv", "isend", "irecv", "sendrecv", "put", "get", "copy"}))
+        hint = "a transfer names both of its ranks: x : root -> q";
+    if (Site::is_one_of(site.text(called), {"barrier", "sync", "wait", "signal"}))
+        hint = "nothing has to wait by hand: a statement sees what those before it brought";
+    if (Site::is_one_of(site.text(called), {"print", "printf", "assert"}))
+        hint = "nothing is printed or tested while it runs: `schedc explain` shows the steps";
+    if (hint.empty()) return std::nullopt;
+    return wrong_at(file, site.token(called), fmt::format("there is no '{}'", site.text(called)), hint);
+}
+
 std::optional<Diagnostic> of_arrow_before(const SourceFile& file, const Site& site) {
     if (!site.expects("'->'")) return std::nullopt;
     for (const int back : {-2, -3, -4})  // 1 <- 0 is a comparison with -0
@@ -220,8 +241,8 @@ void add_open(const SourceFile& file, const Site& site, Diagnostic& diagnostic) 
 
 Diagnostic explained(const SourceFile& file, std::uint32_t offset, const std::string& expected) {
     const Site site(file, offset, expected);
-    for (const auto rule :
-         {of_method, of_word_before, of_call_before, of_arrow_before, of_missing_value, of_missing_algorithm})
+    for (const auto rule : {of_method, of_word_before, of_call_before, of_other_call_before, of_arrow_before,
+                            of_missing_value, of_missing_algorithm})
         if (std::optional<Diagnostic> found = rule(file, site)) return *found;
     const auto end = static_cast<std::uint32_t>(file.text.size());
     offset = std::max(offset, site.token().begin);  // behind comments

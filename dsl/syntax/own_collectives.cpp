@@ -164,6 +164,12 @@ void require_collectives(ast::File& file, std::vector<std::string> known) {
         if (node.collective != undefined_collective) return;
         for (const Collective built_in : all_collectives) known.emplace_back(name_of(built_in));
         std::ranges::sort(known);
+        if constexpr (requires { node.name; })
+            if (std::ranges::binary_search(known, node.name.text))
+                throw DiagnosticError(node.own->span,
+                                      fmt::format("there is no collective '{}'", node.own->text),
+                                      fmt::format("the name comes first, and then the collective: {} {}",
+                                                  node.own->text, node.name.text));
         throw DiagnosticError(
             node.own->span,
             fmt::format("there is no collective '{}'{}", node.own->text, did_you_mean(node.own->text, known)),

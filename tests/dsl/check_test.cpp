@@ -479,3 +479,52 @@ TEST_CASE("numbers of ranks are for schedules, too, unless topologies are given"
     CHECK_THAT(right, Contains("on 4 5 18 2x2\n") && Contains("on 4 18 2x2\n"));
     CHECK_THAT(checked({4, 18}, {"3x2"}), Contains("on 3x2\n") && !Contains("2x2"));
 }
+
+TEST_CASE(
+    "names of single ranks' programs, and groups and buffers as numbers, are answered with what to write") {
+    const auto refusal = [](const std::string& body) {
+        return check_error("algorithm a broadcast(x, root) over team {" + body + "}", Collective::broadcast);
+    };
+    CHECK_THAT(check_error("algorithm all_gather ring(x) over g { }"),
+               Contains("the name comes first, and then"));
+    CHECK_THAT(refusal("for s in 0 ..< size x : 0 -> s"), Contains("the number of members is team.size"));
+    CHECK_THAT(refusal("if rank == root x : 0 -> 1"), Contains("transfers name theirs: each r in team"));
+    CHECK_THAT(refusal("for s in 0 ..< team x : 0 -> s"), Contains("the number of its members is team.size"));
+    CHECK_THAT(refusal("each q in team where q != x x : root -> q"), Contains("a number is known when"));
+    CHECK_THAT(refusal("each q in team x[q ..< q] : root -> q"), Contains("its end is not in a slice"));
+    CHECK_THAT(refusal("let n = sqrt(4)"), Contains("numbers here are whole"));
+}
+
+TEST_CASE("a counter-example names the iteration, and where what is missing is instead") {
+    const std::string early = check_error(
+        "algorithm a reduce(x, root) over g {\n for k in 0 ..< log2_up(g.size)\n each i in 0 ..< 2**k where "
+        "i + 2**k "
+        "< g.size\n x : root + i + 2**k +> root + i\n}",
+        Collective::reduce, "4");
+    CHECK_THAT(early, Contains("note: there root = 0, k = 1, i = 0"));
+    const std::string twice =
+        check_error("schedule s all_reduce(x) { for t in 0 ..< 2 { all_reduce x over world } }",
+                    Collective::all_reduce, "2");
+    CHECK_THAT(twice, Contains("note: there t = 1; in the algorithm "));
+    CHECK_THAT(
+        check_error("schedule s all_reduce(x) { reduce x over world to 0 }", Collective::all_reduce, "2"),
+        Contains("rank 0 ends with what should be there, from this") &&
+            Contains("hint: the result is with rank 0 alone at the end: broadcast x from there"));
+    CHECK_THAT(
+        check_error(
+            "algorithm a scatter(x, root) over g { each q in g where q != root x[q + 1] : root -> q }",
+            Collective::scatter, "3"),
+        Contains("is sent chunk") && Contains("by this"));
+    CHECK_THAT(check_error("algorithm a all_reduce(x) over g { for s in 3 ..< 1 x : 0 -> 1 }",
+                           Collective::all_reduce, "2"),
+               Contains("note: this has no rounds on 2 ranks") && Contains("to count down: end >.. last"));
+    CHECK_THAT(
+        check_error(
+            "algorithm a all_gather(x) over g { each s in 0 ..< g.size - 1, r in g x[r - s] : r -> r + 1 }",
+            Collective::all_gather, "3"),
+        Contains("all of them happen at once: put a `for` around the each"));
+    CHECK_THAT(
+        check_error("schedule s all_reduce(x) approximate lossy { let s = mstopk(x, 0.01) x = sum(s) }",
+                    Collective::all_reduce, "2"),
+        Contains("hint: a sum adds up the selections that a rank holds"));
+}

@@ -57,6 +57,23 @@ TEST_CASE("operators of other languages are answered with those of this one") {
     });
 }
 
+TEST_CASE("programs of single ranks, lists and early ends are answered with what there is") {
+    refused({
+        in_algorithm("send(x, 0, 1)\n    recv(x, 1, 0)", 5,
+                     "a transfer names both of its ranks: x : root -> q"),
+        in_algorithm("barrier()\n    x : 0 -> 1", 5, "nothing has to wait by hand"),
+        in_algorithm("if g.size == 1 return\n    x : 0 -> 1", 20, "put the rest into an `else { ... }`"),
+        in_algorithm("for i in 0 ..< 8 step 2 { x : 0 -> 1 }", 22, "a range has no step"),
+        in_algorithm("let n = g.size // 2", 21, "'/' divides whole numbers"),
+        in_algorithm("let order = [0, 2, 1]", 17, "there are no lists"),
+        in_algorithm("each r in g where r != 0, q in g x : r -> q", 29, "`where` comes last in the head"),
+        {"algorithm a all_gather(x) over g:\n    x : 0 -> 1\n", 1, 33, "write '{' for this ':'"},
+        {"algorithm a broadcast(x, root; radix) over g { }", 1, 37,
+         "has a value that can be left out: radix = 4"},
+        {"schedule s all_reduce(x) { state e = 0 }", 1, 36, "state e like x"},
+    });
+}
+
 TEST_CASE("one '=' gives a value, and two compare") {
     refused({
         in_algorithm("each r in g where r = 0 x[r] : r -> 1", 25, "a comparison is '=='"),

@@ -350,8 +350,8 @@ TEST_CASE("programs of a proof by one rank are those of a proof by all ranks") {
                         INFO(name_of(item.collective)
                              << " by '" << item.schedule << "' on " << topology << ", hosts "
                              << ::Catch::Detail::stringify(hosts) << ", protocol " << int(protocol));
-                        REQUIRE(one->symmetry());
-                        REQUIRE(!all->symmetry());
+                        REQUIRE(one->is_by_symmetry());
+                        REQUIRE(!all->is_by_symmetry());
                         for (dsl::Rank rank = 0; rank < ranks; ++rank)
                             REQUIRE(contents_of(one->project(rank)) == contents_of(all->project(rank)));
                         ++same[item.collective];

@@ -67,6 +67,45 @@ std::vector<Expected> expected_of(const Subject& subject, Contents& contents, Ra
     return expected;
 }
 
+// Adds where what is missing is instead: on another rank, or in another piece of the same.
+void add_nearest(const Subject& subject, const Contents& contents, std::size_t at, const Expected& expected,
+                 Diagnostic& diagnostic) {
+    if (subject.symmetry() || subject.graph.moves || contents.has_traits()) return;
+    const auto atom = static_cast<std::uint32_t>(at % subject.atoms);
+    const Rank rank = subject.rank_of(at);
+    const auto add = [&](std::size_t place, std::string text) {
+        const Step& step = subject.graph.steps[contents.writer[place]];
+        const StepOrigin& origin = subject.graph.origins[step.origin];
+        diagnostic.notes.push_back({origin.call.file ? origin.call : origin.transfer, std::move(text)});
+    };
+    for (Rank other = 0; other < subject.graph.ranks; ++other) {
+        const std::size_t place = subject.place(other, atom);
+        if (other == rank || contents.set[place] != expected.contributions ||
+            contents.writer[place] == nothing)
+            continue;
+        return add(place, fmt::format("rank {} ends with what should be there, from this", other));
+    }
+    if (contents.writer[at] != nothing) return;
+    for (std::uint32_t piece = 0; piece < subject.atoms; ++piece)
+        if (const std::size_t place = subject.place(rank, piece); contents.writer[place] != nothing)
+            return add(place, fmt::format("rank {} is sent {} by this", rank, subject.chunk_text(place)));
+}
+
+// Returns how to mend a result that is not what it should be, or "".
+std::string hint_for(const Subject& subject, const Contents& contents, std::size_t at) {
+    const StepGraph& graph = subject.graph;
+    if (!graph.hint.empty()) return graph.hint;
+    if (contents.writer[at] != nothing && graph.steps[contents.writer[at]].computes() &&
+        !graph.computations[graph.steps[contents.writer[at]].computation].sparse.empty())
+        return "a sum adds up the selections that a rank holds: all_gather them before";
+    if (subject.contract.exchanges() && graph.buffers == 1)
+        return "what arrives may take the place of what is still to be sent: receive into a second buffer, "
+               "as in "
+               "algorithm NAME all_to_all(x, y)";
+    return graph.empty_ranges.empty() ? ""
+                                      : "a range ends before its last number; to count down: end >.. last";
+}
+
 [[noreturn]] void refuse_result(const Subject& subject, const Contents& contents, std::size_t at,
                                 const Expected& expected) {
     const SetId actual = contents.set[at];
@@ -112,13 +151,18 @@ std::vector<Expected> expected_of(const Subject& subject, Contents& contents, Ra
         if (!step.computes()) by = fmt::format("last written by this transfer, from rank {}", step.source);
         diagnostic.notes.push_back({Span(), std::move(by)});
         Subject::add_calls(diagnostic, origin);
+        diagnostic.step = contents.writer[at];
     } else {
         diagnostic.notes.push_back({Span(), "no transfer ever writes there"});
     }
+    for (const Span range : subject.graph.empty_ranges)
+        diagnostic.notes.push_back(
+            {range, fmt::format("this has no rounds on {} ranks", subject.graph.ranks)});
+    if (subject.graph.empty_ranges.empty()) add_nearest(subject, contents, at, expected, diagnostic);
     if (expected.claim != nothing)
         diagnostic.notes.push_back(
             {subject.graph.promise.claims[expected.claim], "the contract's statement that is not met"});
-    diagnostic.hint = subject.graph.hint;
+    diagnostic.hint = hint_for(subject, contents, at);
     throw DiagnosticError(std::move(diagnostic));
 }
 

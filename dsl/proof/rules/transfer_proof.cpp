@@ -23,15 +23,31 @@ void TransferProof::read(const Step& step) {
         subject_.count_work(range.end - range.begin);
         for (std::uint32_t atom = range.begin; atom < range.end; ++atom) {
             const std::size_t from = subject_.place(step.source, atom);
-            if (contents_.set[from] == Contributions::undefined)
-                subject_.refuse(step, fmt::format("rank {} sends {} to rank {} before anything is in it",
-                                                  step.source, subject_.chunk_text(atom), step.destination));
+            if (contents_.set[from] == Contributions::undefined) refuse_undefined(step, atom);
             strands_.read(step, from);
             values_.push_back(contents_.set_of(step.source, from));
             if (graph_.moves) value_atoms_.push_back(contents_.atom_of(step.source, from));
             if (contents_.has_traits()) value_traits_.push_back(contents_.trait[from]);
         }
     }
+}
+
+void TransferProof::refuse_undefined(const Step& step, std::uint32_t atom) const {
+    const auto brings_it = [&](const Step& other) {
+        return other.phase == step.phase && other.destination == step.source && !other.computes() &&
+               std::ranges::any_of(subject_.regions[other.target], [&](const AtomRange& range) {
+                   return range.begin <= atom && atom < range.end;
+               });
+    };
+    const bool comes_now = std::ranges::any_of(graph_.steps, brings_it);
+    subject_.refuse(step,
+                    fmt::format("rank {} sends {} to rank {} before anything is in it", step.source,
+                                subject_.chunk_text(atom), step.destination),
+                    {},
+                    comes_now
+                        ? "another iteration of the same each brings it, and all of them happen at once: "
+                          "put a `for` around the each for what happens in turn"
+                        : "");
 }
 
 void TransferProof::write(std::size_t index, std::size_t& value) {
@@ -58,7 +74,9 @@ void TransferProof::overwrite(std::size_t index, std::size_t to, std::size_t val
                                     step.destination, subject_.chunk_text(to),
                                     graph_.steps[contents_.writer[to]].source, step.source),
                         contents_.last_write(to, "the other transfer"),
-                        "simultaneous transfers to one place must all combine (+>)");
+                        subject_.contract.exchanges()
+                            ? "data of different ranks need places of their own: x[q] : r -> y[r] : q"
+                            : "simultaneous transfers to one place must all combine (+>)");
     contents_.set[to] = values_[value];
     if (graph_.moves) contents_.atom[to] = value_atoms_[value];
     if (contents_.has_traits()) contents_.trait[to] = value_traits_[value];

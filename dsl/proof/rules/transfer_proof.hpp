@@ -31,6 +31,7 @@ class TransferProof {
 
   private:
     void read(const Step& step);
+    [[noreturn]] void refuse_undefined(const Step& step, std::uint32_t atom) const;
     void write(std::size_t index, std::size_t& value);
     void overwrite(std::size_t index, std::size_t to, std::size_t value);
     void combine(std::size_t index, std::size_t to, std::size_t value);

@@ -106,6 +106,7 @@ void Subject::refuse(const Step& step, std::string message, std::vector<Note> no
     Diagnostic diagnostic{origin.transfer, name + ": " + std::move(message), std::move(notes),
                           std::move(hint)};
     add_calls(diagnostic, origin);
+    diagnostic.step = &step - graph.steps.data();
     throw DiagnosticError(std::move(diagnostic));
 }
 
