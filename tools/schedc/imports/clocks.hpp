@@ -37,13 +37,13 @@ class Uses {
         return {};
     }
 
-    void read(const Use& use) {
-        for (Use& other : reads_)
-            if (other.block == use.block) {
-                other = use;
-                return;
-            }
-        reads_.push_back(use);
+    // acts_once: no step of the block has read before.
+    void read(const Use& use, bool acts_once) {
+        const auto earlier = acts_once ? reads_.end() : std::ranges::find(reads_, use.block, &Use::block);
+        if (earlier != reads_.end())
+            *earlier = use;
+        else
+            reads_.push_back(use);
     }
 
     void write(const Use& use) {

@@ -105,7 +105,7 @@ int Values::held(const Actor& actor, const Name& name) {
     if (!name.is_flagged) {
         if (const Uses::Use other = uses_[index].race(actor.use.block, *actor.clock, false); other.block >= 0)
             refuse_race(actor, name, other);
-        uses_[index].read(actor.use);
+        uses_[index].read(actor.use, actor.acts_once);
     }
     const int version = current_[index];
     if (version < 0)

@@ -16,7 +16,8 @@ struct Actor {
     Place place;
     Uses::Use use;
     const Clock* clock = nullptr;
-    int writes_later = 0;  // what it writes is seen when so many more steps are over
+    int writes_later = 0;    // what it writes is seen when so many more steps are over
+    bool acts_once = false;  // no other step has the use's block
 };
 
 // A value that a step gets, from another GPU or from its own.

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "tools/schedc/imports/mscclpp/matching.hpp"
 #include "tools/schedc/imports/mscclpp/ordering.hpp"
@@ -30,13 +32,15 @@ class Execution {
             first_block_.push_back(static_cast<int>(turns_.size()));
             for (int b = 0; b < static_cast<int>(plan.blocks[g].size()); ++b) turns_.push_back({g, b, 0});
         }
+        is_held_.resize(turns_.size());
+        for (int block = 0; block < static_cast<int>(turns_.size()); ++block) note_arrival(block);
     }
 
     Flow run() {
         for (bool goes_on = true; goes_on;) {
             goes_on = false;
             for (int block = 0; block < static_cast<int>(turns_.size()); ++block)
-                while (has_operation(block) && !awaited(block)) {
+                while (has_operation(block) && !is_held_[block] && !awaited(block)) {
                     do_operation(block);
                     goes_on = true;
                 }
@@ -100,45 +104,66 @@ class Execution {
         return text_of({region.chunks.buffer, chunk / algorithm_.parts_of_one}, 1);
     }
 
-    // What the next operation waits for, in words; nothing if it can go on.
-    std::optional<std::string> awaited(int block) const {
+    // An operation waits for packets in a chunk of this region, or for this barrier, stream or semaphore.
+    struct Awaited {
+        const Region* packets = nullptr;
+        int number = 0;
+    };
+
+    // The next operation's obstacle, if no barrier holds the threadblock; nothing if it can go on.
+    std::optional<Awaited> awaited(int block) const {
         const Operation& op = operation(block);
-        if (op.kind == Kind::barrier && std::ssize(at_barrier(block)) < op.participants)
-            return fmt::format("barrier {}", op.barrier);
         for (const Part& part : op.parts)
             for (const Region& source : part.sources)
                 for (int i = 0; source.is_packets && part.polls && i < part.count; ++i)
-                    if (!packets_.are_there(slot_of(source, i)))
-                        return fmt::format("packets in {} of gpu {}", shown(source, i), source.gpu);
-        return ordering_.awaited(turns_[block].gpu, op);
+                    if (!packets_.are_there(slot_of(source, i))) return Awaited{&source, i};
+        const std::optional<int> number = ordering_.awaited(turns_[block].gpu, op);
+        if (number) return Awaited{nullptr, *number};
+        return std::nullopt;
     }
 
-    // The threadblocks that are at the same barrier as this one.
-    std::vector<int> at_barrier(int block) const {
-        std::vector<int> all;
-        const int gpu = turns_[block].gpu;
-        for (std::size_t b = 0; b < plan_.blocks[gpu].size(); ++b) {
-            const int other = first_block_[gpu] + static_cast<int>(b);
-            if (has_operation(other) && operation(other).kind == Kind::barrier &&
-                operation(other).barrier == operation(block).barrier)
-                all.push_back(other);
-        }
-        return all;
+    std::string awaited_text(int block) const {
+        const Operation& op = operation(block);
+        if (op.kind == Kind::barrier) return fmt::format("barrier {}", op.barrier);
+        const Awaited what = *awaited(block);
+        if (what.packets)
+            return fmt::format("packets in {} of gpu {}", shown(*what.packets, what.number),
+                               what.packets->gpu);
+        if (op.kind == Kind::wait) return fmt::format("a signal of gpu {}", plan_.streams[what.number].from);
+        return fmt::format("semaphore {}", what.number);
+    }
+
+    std::vector<int>& at_barrier(int block) {
+        return arrivals_[{turns_[block].gpu, operation(block).barrier}];
+    }
+
+    // A barrier holds all but the last of its threadblocks.
+    void note_arrival(int block) {
+        if (!has_operation(block) || operation(block).kind != Kind::barrier) return;
+        std::vector<int>& all = at_barrier(block);
+        all.push_back(block);
+        is_held_[block] = std::ssize(all) < operation(block).participants;
+    }
+
+    void go_on(int block) {
+        ++turns_[block].step;
+        is_held_[block] = false;
+        note_arrival(block);
     }
 
     void do_operation(int block) {
         const Operation& op = operation(block);
         if (op.kind == Kind::barrier) {  // whoever comes last goes on for all
-            const std::vector<int> all = at_barrier(block);
+            const std::vector<int> all = std::exchange(at_barrier(block), {});
             ordering_.meet(all);
-            for (const int one : all) ++turns_[one].step;
+            for (const int one : all) go_on(one);
             return;
         }
         if (op.kind == Kind::data)
             do_data(block, op);
         else
             ordering_.act(block, turns_[block].gpu, op);
-        ++turns_[block].step;
+        go_on(block);
     }
 
     void do_data(int block, const Operation& op) {
@@ -162,20 +187,21 @@ class Execution {
     void do_unit(int block, const Part& part, int index, int unit) {
         const Snapshot settled = ordering_.of(block).settled();
         Clock known;
-        std::vector<int> read_packets;
         for (const Region& source : part.sources)
             if (source.is_packets) {
                 if (known.empty()) known = *settled;
-                read_packets.push_back(slot_of(source, index));
-                read_packet(turns_[block], part, read_packets.back(), known);
+                read_packet(turns_[block], part, slot_of(source, index), known);
             }
         for (const Region& region : part.sources) note_use(turns_[block], region, index);
         for (const Region& region : part.targets) note_use(turns_[block], region, index);
-        const Actor actor{turns_[block], {unit, 0, turns_[block]}, known.empty() ? settled.get() : &known, 1};
+        const Actor actor{
+            turns_[block], {unit, 0, turns_[block]}, known.empty() ? settled.get() : &known, 1, true};
         std::vector<int> made = move(actor, part, index);
+        const bool sends = std::ranges::any_of(part.targets, &Region::is_packets);
+        const OverUnits by_packets = sends && !known.empty() ? over_units(known) : nullptr;
         for (std::size_t i = 0; i < part.targets.size(); ++i)
-            if (part.targets[i].is_packets)
-                packets_.add(slot_of(part.targets[i], index), made[i], unit, settled, read_packets);
+            if (part.targets[i].is_packets && !is_source(part, part.targets[i], index))
+                packets_.add(slot_of(part.targets[i], index), made[i], unit, settled, by_packets);
         if (!known.empty()) ordering_.of(block).add(known);
     }
 
@@ -185,6 +211,11 @@ class Execution {
                    "it puts packets that need not be there yet: a port channel does not wait for their flags",
                    "let a nop stand behind what writes them, or use 'rppkt'");
         packets_.join(known, slot);
+    }
+
+    // Packets that an operation stores to all GPUs of a group come back to their own place.
+    bool is_source(const Part& part, const Region& target, int index) const {
+        return part.sources.size() == 1 && slot_of(part.sources[0], index) == slot_of(target, index);
     }
 
     // True if packets of this value are there already: another threadblock has written the same.
@@ -237,7 +268,9 @@ class Execution {
             in = {values_.read(actor, sources[0]), sources[0].gpu, actor.place};
         std::vector<int> made;
         for (const Region& target : part.targets) {
-            const bool is_there = (is_sum && made.empty()) || are_written(actor, target, index, in.version);
+            const bool is_there = (is_sum && made.empty()) ||
+                                  (target.is_packets && is_source(part, target, index)) ||
+                                  are_written(actor, target, index, in.version);
             made.push_back(in.version);
             if (is_there) continue;
             values_.pass_on(in.version);
@@ -284,7 +317,7 @@ class Execution {
             if (first.gpu < 0) first = turns_[block];
             if (++count <= 8)
                 text += fmt::format("{}{} waits for {}", count > 1 ? "; " : "",
-                                    short_text(algorithm_, turns_[block]), *awaited(block));
+                                    short_text(algorithm_, turns_[block]), awaited_text(block));
         }
         if (count > 8) text += "; ...";
         refuse(algorithm_, first, "nothing goes on here: " + text,
@@ -302,6 +335,8 @@ class Execution {
     std::vector<std::set<int>> data_, packets_at_;  // by GPU: chunks of scratch that hold them
     std::vector<Place> turns_;                      // by threadblock: its next operation
     std::vector<int> first_block_;                  // by GPU
+    std::vector<bool> is_held_;                     // by threadblock: at a barrier, where others are missing
+    std::map<std::pair<int, int>, std::vector<int>> arrivals_;  // by GPU and barrier
 };
 
 }  // namespace

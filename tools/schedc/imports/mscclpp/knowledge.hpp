@@ -15,6 +15,7 @@ inline constexpr int is_over = 1;  // its reads are; its writes need not be seen
 inline constexpr int is_seen = 2;
 
 using Snapshot = std::shared_ptr<const Clock>;
+using OverUnits = std::shared_ptr<const std::vector<bool>>;
 
 // What the threads of a threadblock know. Between two nops, threads do not wait for each other: an operation
 // knows what came before the last nop, and nothing of what the threadblock has done since.
@@ -52,6 +53,12 @@ inline void join_reads(Clock& clock, const Clock& other) {
         if (clock[i] == 0 && other[i] > 0) clock[i] = is_over;
 }
 
+inline OverUnits over_units(const Clock& clock) {
+    auto result = std::make_shared<std::vector<bool>>(clock.size());
+    for (std::size_t i = 0; i < clock.size(); ++i) (*result)[i] = clock[i] > 0;
+    return result;
+}
+
 // Packets by their places. Who reads one knows what its writer knew, word by word.
 class Packets {
   public:
@@ -60,13 +67,14 @@ class Packets {
     // Packets of this value are there; several threadblocks may write the same.
     bool has_value(int slot, int value) const { return packets_.at(slot).value == value; }
 
-    // `sources`: the packets that it was made of.
-    void add(int slot, int value, int unit, Snapshot known, std::vector<int> sources) {
+    // `known`: its writer's clock. `by_packets`: units that are over, because the packets that it was made of
+    // are there; perhaps null.
+    void add(int slot, int value, int unit, Snapshot known, OverUnits by_packets) {
         Packet& packet = packets_[slot];
         packet.value = value;
         packet.units.push_back(unit);
         packet.known = std::move(known);
-        packet.sources = std::move(sources);
+        packet.by_packets = std::move(by_packets);
     }
 
     // True if one that has written them is over.
@@ -76,16 +84,14 @@ class Packets {
     }
 
     void join(Clock& clock, int slot) const {
-        std::vector<int> open{slot};
-        while (!open.empty()) {
-            const Packet& packet = packets_.at(open.back());
-            open.pop_back();
-            // Of several writers, nobody knows whose packets were there.
-            if (packet.units.size() > 1 || clock[packet.units[0]] > 0) continue;
-            clock[packet.units[0]] = is_over;
-            join_reads(clock, *packet.known);
-            open.insert(open.end(), packet.sources.begin(), packet.sources.end());
-        }
+        const Packet& packet = packets_.at(slot);
+        // Of several writers, nobody knows whose packets were there.
+        if (packet.units.size() > 1 || clock[packet.units[0]] > 0) return;
+        clock[packet.units[0]] = is_over;
+        join_reads(clock, *packet.known);
+        if (!packet.by_packets) return;
+        for (std::size_t i = 0; i < clock.size(); ++i)
+            if (clock[i] == 0 && (*packet.by_packets)[i]) clock[i] = is_over;
     }
 
   private:
@@ -93,7 +99,7 @@ class Packets {
         int value = 0;
         std::vector<int> units;
         Snapshot known;
-        std::vector<int> sources;
+        OverUnits by_packets;
     };
     std::map<int, Packet> packets_;
 };

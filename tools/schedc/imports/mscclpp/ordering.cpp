@@ -1,7 +1,5 @@
 #include "tools/schedc/imports/mscclpp/ordering.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 namespace hocket::tools::imports::mscclpp {
@@ -16,16 +14,15 @@ Ordering::Ordering(const Plan& plan, std::size_t units)
     streams_.resize(knowledge_.size());
 }
 
-std::optional<std::string> Ordering::awaited(int gpu, const Operation& op) const {
+std::optional<int> Ordering::awaited(int gpu, const Operation& op) const {
     if (op.kind == Kind::wait)
         for (const int stream : op.streams)
-            if (std::ssize(signals_[stream]) < std::ranges::count(op.streams, stream))
-                return fmt::format("a signal of gpu {}", plan_.streams[stream].from);
+            if (std::ssize(signals_[stream]) < std::ranges::count(op.streams, stream)) return stream;
     if (op.kind == Kind::acquire)
         for (const int semaphore : op.semaphores)
             if (acquired_[gpu][semaphore] + std::ranges::count(op.semaphores, semaphore) >
                 plan_.semaphores[gpu][semaphore] + std::ssize(releases_[gpu][semaphore]))
-                return fmt::format("semaphore {}", semaphore);
+                return semaphore;
     return std::nullopt;
 }
 

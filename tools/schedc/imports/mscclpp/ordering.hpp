@@ -4,7 +4,6 @@
 #include <deque>
 #include <optional>
 #include <set>
-#include <string>
 
 #include "tools/schedc/imports/mscclpp/knowledge.hpp"
 #include "tools/schedc/imports/mscclpp/plan.hpp"
@@ -18,8 +17,8 @@ class Ordering {
 
     Knowledge& of(int block) { return knowledge_[block]; }
 
-    // What a wait, or an acquisition of semaphores, waits for, in words; nothing if it can go on.
-    std::optional<std::string> awaited(int gpu, const Operation& op) const;
+    // The stream that a wait, or the semaphore that an acquisition waits for; nothing if it can go on.
+    std::optional<int> awaited(int gpu, const Operation& op) const;
 
     // Does an operation that moves nothing, and is no barrier.
     void act(int block, int gpu, const Operation& op);
