@@ -260,10 +260,10 @@ class Wrong(Import):
                 self.refused(changed(path, name, value), "error: <stdin>: ", expected)
 
     def test_what_is_no_algorithm(self):
-        self.refused("", "error: <stdin>: the root element is <>, not <algo>")
+        self.refused("", "error: <stdin>: the file is empty, and so is neither MSCCL's XML nor MSCCL++'s JSON")
         self.refused("<algo>\n<gpu\n", "error: <stdin>:", "this is no XML")
         self.refused("<program/>", "the root element is <program>, not <algo>")
-        self.refused("\0\0", "the root element is <>, not <algo>")
+        self.refused("\0\0", "<stdin>: the file begins with neither '<' nor '{'")
         self.refused(made.ring_all_gather(3).text() + "\nChecked.\n", "there is more than the element <algo>:  Checked.")
         status, _, err = schedc("import", self.path("none.xml"))
         self.assertEqual((status, "none.xml" in err), (1, True))

@@ -51,9 +51,17 @@ Imported from_mscclpp(const dsl::SourceFile& source) {
     return {std::move(plan.algorithm), std::move(flow)};
 }
 
-bool is_json(const std::string& text) {
-    const std::size_t first = text.find_first_not_of(" \t\r\n");
-    return first != text.npos && (text[first] == '{' || text[first] == '[');
+bool is_json(const dsl::SourceFile& source) {
+    const std::string_view text = source.text;
+    const std::size_t mark = text.starts_with("\xEF\xBB\xBF") ? 3 : 0;  // of UTF-8
+    const std::size_t first = text.find_first_not_of(" \t\r\n", mark);
+    if (first != text.npos && (text[first] == '{' || text[first] == '[')) return true;
+    if (first != text.npos && text[first] == '<') return false;
+    throw dsl::DiagnosticError(
+        dsl::Span(),
+        fmt::format("{}: the file {}, and so is neither MSCCL's XML nor MSCCL++'s JSON", source.path,
+                    first == text.npos ? "is empty" : "begins with neither '<' nor '{'"),
+        "an algorithm of MSCCL begins with <algo ...>, a plan of MSCCL++ with {");
 }
 
 // What the file says, as a schedule that nobody has proved yet.
@@ -98,7 +106,7 @@ int run_import(const ImportRequest& request) {
         throw dsl::DiagnosticError(
             dsl::Span(), fmt::format("{}: the file is larger than {} MiB", source.path, most_bytes >> 20),
             "larger algorithms are not imported");
-    const Imported imported = is_json(source.text) ? from_mscclpp(source) : from_msccl(source);
+    const Imported imported = is_json(source) ? from_mscclpp(source) : from_msccl(source);
     const imports::Algorithm& algorithm = imported.algorithm;
     const std::string text = translated(imported);
     if (!is_proved(request, algorithm, text)) {

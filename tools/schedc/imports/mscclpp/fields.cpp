@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <sstream>
 #include <vector>
 
 #include "dsl/base/closest.hpp"
@@ -14,12 +14,15 @@ namespace {
 
 constexpr std::size_t most_depth = 16;
 
+constexpr const char* shape =
+    "MSCCL++'s JSON is one object with the field \"gpus\", a list with an object for each rank";
+
+// byte: it stands before that one.
 [[noreturn]] void refuse_text(const std::string& path, const std::string& text, std::size_t byte,
-                              const std::string& message) {
+                              const std::string& message, const char* hint) {
     const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(byte, text.size()));
     throw dsl::DiagnosticError(
-        dsl::Span(), fmt::format("{}:{}: {}", path, 1 + std::count(text.begin(), end, '\n'), message),
-        "MSCCL++'s JSON is one object with the field \"gpus\", a list with an object for each rank");
+        dsl::Span(), fmt::format("{}:{}: {}", path, 1 + std::count(text.begin(), end, '\n'), message), hint);
 }
 
 // Text that holds a number may be long.
@@ -29,32 +32,90 @@ std::string shown(const Json& value) {
     return excerpt(value.is_string() ? '"' + value.get_ref<const std::string&>() + '"' : value.dump());
 }
 
+// Makes a tree of what nlohmann's reader finds, and looks for what a tree does not show. (With the reader's
+// own trees, the time would grow with the square of a list's length as soon as somebody watches it.)
+class Parser final : public nlohmann::json_sax<Json> {
+  public:
+    Parser(const std::string& path, const std::string& text) : path_(path), text_(text), stream_(text) {}
+
+    Json parse() {
+        Json::sax_parse(stream_, this);
+        return std::move(root_);
+    }
+
+    bool null() override { return add(nullptr); }
+    bool boolean(bool value) override { return add(value); }
+    bool number_integer(number_integer_t value) override { return add(value); }
+    bool number_unsigned(number_unsigned_t value) override { return add(value); }
+    bool number_float(number_float_t value, const string_t&) override { return add(value); }
+    bool string(string_t& value) override { return add(std::move(value)); }
+    bool binary(binary_t&) override { return false; }
+
+    bool start_object(std::size_t) override { return open(Json::object()); }
+    bool start_array(std::size_t) override { return open(Json::array()); }
+    bool end_object() override { return close(); }
+    bool end_array() override { return close(); }
+
+    bool key(string_t& name) override {
+        if (open_.back()->contains(name))
+            refuse_here(fmt::format("an object has the field \"{}\" twice", excerpt(name)), unusual);
+        next_ = &(*open_.back())[name];
+        return true;
+    }
+
+    bool parse_error(std::size_t byte, const std::string&,
+                     const nlohmann::detail::exception& error) override {
+        constexpr int out_of_range = 406;
+        if (error.id == out_of_range)
+            refuse_here("a number is too large", "plans have whole numbers of at most 64 bits");
+        refuse_text(path_, text_, byte, "this is no JSON", shape);
+    }
+
+  private:
+    static constexpr const char* unusual = "plans that MSCCL++ writes have no such objects";
+
+    // The reader may be one character further.
+    [[noreturn]] void refuse_here(const std::string& message, const char* hint) {
+        const std::streamoff read = stream_.rdbuf()->pubseekoff(0, std::ios::cur, std::ios::in);
+        refuse_text(path_, text_, read > 0 ? static_cast<std::size_t>(read) - 1 : 0, message, hint);
+    }
+
+    Json& place() {
+        if (open_.empty()) return root_;
+        if (open_.back()->is_object()) return *next_;
+        return open_.back()->emplace_back();
+    }
+
+    bool add(Json value) {
+        place() = std::move(value);
+        return true;
+    }
+
+    bool open(Json value) {
+        if (open_.size() >= most_depth)
+            refuse_here(fmt::format("lists and objects are nested more than {} times", most_depth), unusual);
+        Json& made = place();
+        made = std::move(value);
+        open_.push_back(&made);
+        return true;
+    }
+
+    bool close() {
+        open_.pop_back();
+        return true;
+    }
+
+    const std::string &path_, &text_;
+    std::istringstream stream_;
+    Json root_;
+    std::vector<Json*> open_;  // lists and objects that have begun: no list grows while one in it is open
+    Json* next_ = nullptr;     // the value of the last key
+};
+
 }  // namespace
 
 Json parsed(const std::string& path, const std::string& text) {
-    std::vector<std::set<std::string>> names;
-    std::string wrong;
-    const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
-        if (event == Json::parse_event_t::object_start) names.emplace_back();
-        if (event == Json::parse_event_t::object_end && !names.empty()) names.pop_back();
-        if (static_cast<std::size_t>(depth) > most_depth && wrong.empty())
-            wrong = fmt::format("lists and objects are nested more than {} times", most_depth);
-        if (event == Json::parse_event_t::key && !names.empty() && wrong.empty())
-            if (const std::string& name = value.get_ref<const std::string&>();
-                !names.back().insert(name).second)
-                wrong = fmt::format("an object has the field \"{}\" twice", excerpt(name));
-        return wrong.empty();
-    };
-    try {
-        Json result = Json::parse(text, watch);
-        if (wrong.empty()) return result;
-        throw dsl::DiagnosticError(dsl::Span(), fmt::format("{}: {}", path, wrong),
-                                   "plans that MSCCL++ writes have no such objects");
-    } catch (const Json::parse_error& error) {
-        refuse_text(path, text, error.byte, "this is no JSON");
-    } catch (const Json::exception&) {  // a number that no type can hold
-        refuse_text(path, text, 0, "this is no JSON");
-    }
+    return Parser(path, text).parse();
 }
 
 const Json& Fields::field(const Json& object, const char* name) const {

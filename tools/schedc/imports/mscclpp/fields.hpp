@@ -12,7 +12,7 @@ namespace hocket::tools::imports::mscclpp {
 
 using Json = nlohmann::json;
 
-// Parses a text in which no object has a field twice. Throws DiagnosticError with the line.
+// Parses a text in which no object has a field twice. Throws DiagnosticError with the line of what is wrong.
 Json parsed(const std::string& path, const std::string& text);
 
 class Fields {
