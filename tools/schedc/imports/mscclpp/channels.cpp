@@ -5,6 +5,11 @@
 #include <algorithm>
 
 namespace hocket::tools::imports::mscclpp {
+namespace {
+
+constexpr std::size_t most_members = std::size_t{1} << 20;  // of all groups of ranks
+
+}  // namespace
 
 Medium Channels::medium(const Json& object, const char* name) const {
     const std::string& text = fields_.text(object, name);
@@ -77,6 +82,10 @@ void Channels::add_groups(const Json& channel) {
             !std::ranges::binary_search(group.gpus, fields_.at.gpu))
             fields_.fail("a group of ranks has a rank twice, or not this GPU",
                          "name each GPU of the group once");
+        members_ += group.gpus.size();
+        if (members_ > most_members)
+            fields_.fail(fmt::format("groups of ranks name more than {} ranks together", most_members),
+                         larger);
         gpus_[fields_.at.gpu].groups.push_back(std::move(group));
     }
 }
@@ -100,21 +109,21 @@ void Channels::read_remote_buffers(const Json& gpu) {
 
 void Channels::check() {
     gpus_.resize(plan_.algorithm.gpus.size());
+    std::map<std::pair<std::vector<int>, Buffer>, std::map<int, int>> counts;  // how many a GPU has of it
     for (int g = 0; g < plan_.algorithm.ranks(); ++g)
-        for (const Group& group : gpus_[g].groups) {
-            const auto is_same = [&](const Group& other) {
-                return other.gpus == group.gpus && other.buffer == group.buffer;
-            };
-            for (const int other : group.gpus)
-                if (std::ranges::count_if(gpus_[other].groups, is_same) !=
-                    std::ranges::count_if(gpus_[g].groups, is_same)) {
-                    fields_.at = {g, -1, -1};
-                    fields_.fail(
-                        fmt::format("it has a group of ranks for the switch that gpu {} does not have",
-                                    other),
-                        "all GPUs of a group must name the same ranks and the same buffer");
-                }
-        }
+        for (const Group& group : gpus_[g].groups) ++counts[{group.gpus, group.buffer}][g];
+    for (const auto& [group, by_gpu] : counts) {
+        const auto count = [&](int gpu) {
+            const auto found = by_gpu.find(gpu);
+            return found == by_gpu.end() ? 0 : found->second;
+        };
+        const int most = *std::ranges::max_element(group.first, {}, count);
+        const int least = *std::ranges::min_element(group.first, {}, count);
+        if (count(most) == count(least)) continue;
+        fields_.at = {most, -1, -1};
+        fields_.fail(fmt::format("it has a group of ranks for the switch that gpu {} does not have", least),
+                     "all GPUs of a group must name the same ranks and the same buffer");
+    }
 }
 
 BlockChannels Channels::of_block(const Json& block) const {
@@ -122,6 +131,17 @@ BlockChannels Channels::of_block(const Json& block) const {
     for (const Json& channel : fields_.list_or_nothing(block, "channels")) add_channels(channel, result);
     for (const Json& reference : fields_.list_or_nothing(block, "remote_buffer_refs"))
         add_remote_buffers(reference, result);
+    const std::pair<const char*, std::size_t> counts[] = {
+        {"memory channels", result.memory.size()},
+        {"port channels", result.port.size()},
+        {"switch channels", result.groups.size()},
+        {"remote buffers of memory channels", result.remote_by_memory.size()},
+        {"remote buffers of port channels", result.remote_by_port.size()}};
+    for (const auto& [kind, count] : counts)
+        if (count > static_cast<std::size_t>(most_channels))
+            fields_.fail(fmt::format("it has {} {}: a threadblock of MSCCL++ has room for {}", count, kind,
+                                     most_channels),
+                         "divide its work among several threadblocks");
     return result;
 }
 
@@ -163,6 +183,10 @@ void Channels::add_remote_buffers(const Json& reference, BlockChannels& result) 
                          {"access_channel_type", "remote_buffer_ids"});
     const GpuChannels& own = gpus_[fields_.at.gpu];
     const Medium by = medium(reference, "access_channel_type");
+    if (by != Medium::memory && by != Medium::port)
+        fields_.fail(fmt::format("\"access_channel_type\" is \"{}\", by which no remote buffer is reached",
+                                 fields_.text(reference, "access_channel_type")),
+                     "write \"memory\" or \"port\"");
     for (const Json& id : fields_.list(reference, "remote_buffer_ids")) {
         const RemoteBuffer& remote = own.remote[fields_.number(
             id, std::string("the number of a remote buffer"), 0, static_cast<int>(own.remote.size()) - 1)];

@@ -73,6 +73,7 @@ class Channels {
     std::vector<GpuChannels> gpus_;
     std::map<std::tuple<int, int, bool, int>, int> streams_;
     std::map<std::tuple<int, int, bool>, int> counts_;  // of ends: by GPU, peer, whether it is a port
+    std::size_t members_ = 0;                           // of all groups
 };
 
 }  // namespace hocket::tools::imports::mscclpp

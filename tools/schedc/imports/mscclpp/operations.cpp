@@ -3,10 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "tools/schedc/imports/divide.hpp"
 
 namespace hocket::tools::imports::mscclpp {
+
+namespace {
+
+// In the first generation.
+bool takes_own_buffer_of_channel(std::string_view name) {
+    constexpr std::string_view names[] = {"put", "pws", "pwsf", "ppkt", "rppkt", "get"};
+    return std::ranges::find(names, name) != std::end(names);
+}
+
+}  // namespace
 
 void OperationReader::check_fields(const Json& op, Kind kind) const {
     const auto check = [&](std::initializer_list<std::string_view> names) {
@@ -67,7 +78,56 @@ Operation OperationReader::read(const Json& op, const BlockChannels& block, int 
         for (const auto* regions : {&part.sources, &part.targets})
             for (const Region& region : *regions)
                 check_range(plan_.algorithm, fields_.at, region.gpu, region.chunks, part.count);
+    if (plan_.doubles_scratch && !plan_.is_old) check_halves(result);
     return result;
+}
+
+// Launches use the halves in turn, and the executor finds the half for packets and for its own GPU's data
+// only.
+void OperationReader::check_halves(const Operation& op) const {
+    const auto is_wrong = [&](const Region& region, bool is_put) {
+        return region.chunks.buffer == Buffer::scratch && !region.is_packets &&
+               (is_put || region.gpu != fields_.at.gpu);
+    };
+    for (const Part& part : op.parts)
+        for (const auto* regions : {&part.sources, &part.targets})
+            for (const Region& region : *regions)
+                if (is_wrong(region, part.stream >= 0))
+                    fields_.fail(
+                        fmt::format("it has data in {} of gpu {}, and \"use_double_scratch_buffer\" is true: "
+                                    "MSCCL++'s executor finds the half of the scratch buffer for packets "
+                                    "and for data of the same GPU only",
+                                    text_of(region.chunks, part.count), region.gpu),
+                        "write \"use_double_scratch_buffer\": false, or use packets");
+}
+
+void OperationReader::check_lanes(std::size_t count) const {
+    if (count > static_cast<std::size_t>(most_lanes))
+        fields_.fail(
+            fmt::format("it names {} channels: an operation of MSCCL++ has room for {}", count, most_lanes),
+            "use several operations");
+}
+
+void OperationReader::read_barrier(const Json& op, Operation& result) const {
+    result.kind = Kind::barrier;
+    result.barrier = fields_.number(op, "barrier_id", 0, most_blocks);
+    if (result.barrier >= most_barriers)
+        fields_.fail(fmt::format("\"barrier_id\" is {}: MSCCL++'s executor has {} barriers", result.barrier,
+                                 most_barriers),
+                     fmt::format("number them from 0 to {}", most_barriers - 1));
+    result.participants =
+        fields_.number(op, plan_.is_old ? "nthread_blocks" : "num_threadblocks", 1, most_blocks);
+}
+
+void OperationReader::read_semaphores(const Json& op, int semaphores, Operation& result) const {
+    const Json& ids = fields_.list(op, "semaphore_ids");
+    if (ids.size() > static_cast<std::size_t>(most_semaphores))
+        fields_.fail(fmt::format("it names {} semaphores: an operation of MSCCL++ has room for {}",
+                                 ids.size(), most_semaphores),
+                     "use several operations");
+    for (const Json& id : ids)
+        result.semaphores.push_back(
+            fields_.number(id, std::string("the number of a semaphore"), 0, semaphores - 1));
 }
 
 Operation OperationReader::named(const Json& op, const std::string& name, const BlockChannels& block,
@@ -78,36 +138,53 @@ Operation OperationReader::named(const Json& op, const std::string& name, const 
     if (plain == "signal" || plain == "wait" || (name == "flush")) {
         result.kind = plain == "signal" ? Kind::signal : plain == "wait" ? Kind::wait : Kind::flush;
         result.is_relaxed = is_relaxed;
-        result.streams = streams(op, block, plain == "wait");
+        result.streams = streams(op, plain, block);
+        // Since 0.8 the executor counts the targets of a flush, of which it has none, and so does nothing.
+        if (name == "flush" && !plan_.is_old) result.streams.clear();
     } else if (name == "barrier") {
-        result.kind = Kind::barrier;
-        result.barrier = fields_.number(op, "barrier_id", 0, most_blocks);
-        result.participants =
-            fields_.number(op, plan_.is_old ? "nthread_blocks" : "num_threadblocks", 1, most_blocks);
+        read_barrier(op, result);
     } else if (!plan_.is_old && (name == "sem_acquire" || name == "sem_release")) {
         result.kind = name == "sem_acquire" ? Kind::acquire : Kind::release;
-        for (const Json& id : fields_.list(op, "semaphore_ids"))
-            result.semaphores.push_back(
-                fields_.number(id, std::string("the number of a semaphore"), 0, semaphores - 1));
+        read_semaphores(op, semaphores, result);
     } else if (name != "nop") {
         if (!is_data_operation(name, plan_.is_old))
             fields_.fail(fmt::format("'{}' is no operation that can be imported", excerpt(name)),
                          "MSCCL++'s executor has no other ones than docs/schedc.md names");
         Operands all = plan_.is_old ? old_operands(op, block) : operands(op, block);
         all.name = name;
+        if (plan_.is_old) {
+            if (takes_own_buffer_of_channel(name)) check_old_pairs(op, name, block, all);
+            if (name == "re" || name == "rs") check_old_sums(name, all);
+            if (name == "rppkt") join_old_sources(all);
+        }
         return data_operation(fields_, all, plan_.is_old);
     }
     return result;
 }
 
-std::vector<int> OperationReader::streams(const Json& op, const BlockChannels& block, bool is_wait) const {
+Medium OperationReader::medium_of_order(const Json& op, const std::string& name) const {
+    const char* field = plan_.is_old ? "ctype" : "channel_type";
+    const Medium medium = channels_.medium(op, field);
+    if (medium != Medium::port && (name == "flush" || medium != Medium::memory))
+        fields_.fail(fmt::format("'{}' has the {} \"{}\", and needs {}", name, field, fields_.text(op, field),
+                                 name == "flush" ? "a port channel" : "a memory or a port channel"),
+                     "name the kind of its channel");
+    return medium;
+}
+
+std::vector<int> OperationReader::streams(const Json& op, const std::string& name,
+                                          const BlockChannels& block) const {
+    const bool is_wait = name == "wait";
+    const Medium medium = medium_of_order(op, name);
     std::vector<int> result;
     if (plan_.is_old) {
         for (const End* end : old_ends(op, is_wait, block))
             result.push_back(is_wait ? end->incoming : end->outgoing);
     } else {
-        const std::vector<End>& ends = block.ends(channels_.medium(op, "channel_type"));
-        for (const Json& id : fields_.list(op, "channel_ids")) {
+        const std::vector<End>& ends = block.ends(medium);
+        const Json& ids = fields_.list(op, "channel_ids");
+        check_lanes(ids.size());
+        for (const Json& id : ids) {
             const End& end = ends[fields_.number(id, std::string("the number of a channel"), 0,
                                                  static_cast<int>(ends.size()) - 1)];
             result.push_back(is_wait ? end.incoming : end.outgoing);
@@ -126,6 +203,7 @@ Operands OperationReader::operands(const Json& op, const BlockChannels& block) c
         result.targets.push_back(operand(one, block, result.medium));
     if (result.medium != Medium::port) return result;
     const Json& ids = fields_.list(op, "channel_ids");
+    check_lanes(ids.size());
     for (std::size_t i = 0; i < result.targets.size(); ++i) {
         if (i >= ids.size())
             fields_.fail("it has fewer channels than targets", "name a channel for each target");
@@ -177,7 +255,9 @@ std::vector<const End*> OperationReader::old_ends(const Json& op, bool is_input,
     std::vector<const End*> ends, result;
     for (const End& end : block.ends(channels_.medium(op, "ctype")))
         if (end.source == source && end.target == target) ends.push_back(&end);
-    for (const Json& one : fields_.list(op, is_input ? "i_cids" : "o_cids")) {
+    const Json& ids = fields_.list(op, is_input ? "i_cids" : "o_cids");
+    check_lanes(ids.size());
+    for (const Json& one : ids) {
         fields_.check_object(one, "a channel's number", {"id", "off"});
         result.push_back(ends[fields_.number(one, "id", 0, static_cast<int>(ends.size()) - 1)]);
     }
@@ -250,6 +330,53 @@ Operands OperationReader::old_operands(const Json& op, const BlockChannels& bloc
             if (gpu != own.gpu) operand.regions.push_back({gpu, own.chunks});
     }
     return result;
+}
+
+// In the first generation channels have a buffer at each end, and the executor takes that of the channel,
+// whatever the operation says.
+void OperationReader::check_old_pairs(const Json& op, const std::string& name, const BlockChannels& block,
+                                      const Operands& all) const {
+    const bool is_get = name == "get";
+    const char* ignored = is_get ? "dstbuff" : "srcbuff";
+    if (fields_.has(op, ignored))
+        fields_.fail(fmt::format("'{}' has \"{}\", which MSCCL++'s executor does not look at", name, ignored),
+                     fmt::format("write \"{}\": [...]", is_get ? "dsts" : "srcs"));
+    if (name == "rppkt" || !fields_.has(op, is_get ? "i_cids" : "o_cids")) return;
+    const std::vector<Operand>& own = is_get ? all.targets : all.sources;
+    const std::vector<const End*> ends = old_ends(op, is_get, block);
+    for (std::size_t i = 0; i < std::min(own.size(), ends.size()); ++i)
+        if (const Chunks chunks = own[i].regions[0].chunks; chunks.buffer != ends[i]->source)
+            fields_.fail(
+                fmt::format("'{}' names {}, but its channel's own buffer is {}: MSCCL++'s executor "
+                            "takes the channel's",
+                            name, text_of(chunks, own[i].count), "ios"[static_cast<int>(ends[i]->source)]),
+                "use a channel of the buffer");
+}
+
+void OperationReader::check_old_sums(const std::string& name, const Operands& all) const {
+    for (std::size_t i = 2; i < all.sources.size(); ++i)
+        if (all.sources[i].regions[0].chunks.buffer != all.sources[1].regions[0].chunks.buffer)
+            fields_.fail(
+                fmt::format("\"srcs\" of '{}' names several buffers: MSCCL++'s executor takes all of "
+                            "them from the first one's",
+                            name),
+                "use an operation for each buffer");
+}
+
+// Leaves one of its sources, which are all the same.
+void OperationReader::join_old_sources(Operands& all) const {
+    const auto differs = [&](const Operand& one) {
+        const Chunks first = all.sources[0].regions[0].chunks, other = one.regions[0].chunks;
+        return other.buffer != first.buffer || other.offset != first.offset;
+    };
+    const std::size_t count = all.sources.size();
+    if (count != all.targets.size() || std::ranges::any_of(all.sources, differs))
+        fields_.fail(
+            fmt::format("'rppkt' has {} source{} and {} channel{}: MSCCL++'s executor takes the n-th source "
+                        "for the n-th channel",
+                        count, count == 1 ? "" : "s", all.targets.size(), all.targets.size() == 1 ? "" : "s"),
+            "name the same source in \"srcs\" once for each channel, or use several operations");
+    if (count > 1) all.sources.resize(1);
 }
 
 }  // namespace hocket::tools::imports::mscclpp

@@ -13,7 +13,6 @@ struct Operand {
     std::vector<Region> regions;  // one, or that of each GPU of a group
     int count = 0;
     int stream = -1;
-    int peer = -1;
 };
 
 struct Operands {
@@ -37,6 +36,11 @@ class OperationReader {
     Operation read(const Json& op, const BlockChannels& block, int semaphores) const;
 
   private:
+    void read_semaphores(const Json& op, int semaphores, Operation& result) const;
+    void read_barrier(const Json& op, Operation& result) const;
+    void check_lanes(std::size_t count) const;
+    void check_halves(const Operation& op) const;
+    Medium medium_of_order(const Json& op, const std::string& name) const;
     Operation named(const Json& op, const std::string& name, const BlockChannels& block,
                     int semaphores) const;
     Operands operands(const Json& op, const BlockChannels& block) const;
@@ -45,7 +49,11 @@ class OperationReader {
     Operand old_local(const Json& object, const char* buffer, const char* offset, int count) const;
     void add_old_remote(const Json& op, bool is_source, const BlockChannels& block, Operands& result,
                         int count) const;
-    std::vector<int> streams(const Json& op, const BlockChannels& block, bool is_wait) const;
+    std::vector<int> streams(const Json& op, const std::string& name, const BlockChannels& block) const;
+    void check_old_pairs(const Json& op, const std::string& name, const BlockChannels& block,
+                         const Operands& all) const;
+    void check_old_sums(const std::string& name, const Operands& all) const;
+    void join_old_sources(Operands& all) const;
     std::vector<const End*> old_ends(const Json& op, bool is_input, const BlockChannels& block) const;
     void check_fields(const Json& op, Kind kind) const;
 

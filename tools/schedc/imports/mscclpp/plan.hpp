@@ -2,6 +2,8 @@
 // format.
 #pragma once
 
+#include <algorithm>
+
 #include "tools/schedc/imports/algorithm.hpp"
 
 namespace hocket::tools::imports::mscclpp {
@@ -22,6 +24,12 @@ struct Part {
     bool polls = true;  // waits for the packets that it reads
 };
 
+// The sizes of a pipeline, from which and from the size of messages its number of rounds comes.
+struct Loop {
+    int chunks = 0, unit = 0;  // 0: not in a pipeline
+    auto operator<=>(const Loop&) const = default;
+};
+
 enum class Kind : std::uint8_t { data, nop, signal, wait, flush, barrier, acquire, release };
 
 struct Operation {
@@ -35,6 +43,15 @@ struct Operation {
     // It does this part of so many of each of its ranges: threadblocks share the work, or rounds of a loop
     // do.
     int share = 0, shares = 1;
+    Loop loop;
+
+    bool has_packets() const {
+        const auto is_any = [](const std::vector<Region>& all) {
+            return std::ranges::any_of(all, &Region::is_packets);
+        };
+        return std::ranges::any_of(
+            parts, [&](const Part& part) { return is_any(part.sources) || is_any(part.targets); });
+    }
 };
 
 // One direction of a channel: signals of `from` that `to` waits for.
@@ -50,8 +67,14 @@ struct Plan {
     std::vector<std::vector<int>> semaphores;                 // by GPU: their first values
     std::vector<std::vector<std::vector<Operation>>> blocks;  // by GPU
     bool has_loops = false;
-    bool is_shift = false;  // its collective is sendrecv
-    bool is_old = false;    // the first generation of the format, until MSCCL++ 0.7
+    bool is_shift = false;         // its collective is sendrecv
+    bool is_old = false;           // the first generation of the format, until MSCCL++ 0.7
+    bool doubles_scratch = false;  // launches take turns with its halves
 };
+
+// The executor of MSCCL++ has room for so many, in all versions.
+inline constexpr int most_lanes = 8, most_semaphores = 16;  // in an operation
+inline constexpr int most_channels = 16;                    // of a kind, in a threadblock
+inline constexpr int most_barriers = 16, most_threads = 1024;
 
 }  // namespace hocket::tools::imports::mscclpp

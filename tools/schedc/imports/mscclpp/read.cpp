@@ -79,10 +79,16 @@ class Reader {
             fields_.fail(fmt::format("\"protocol\" is \"{}\", none of Simple and LL", excerpt(protocol)),
                          "LL is the one of packets");
         has_packets_ = protocol == "LL";
-        for (const char* name : {"reuse_resources", "use_double_scratch_buffer"})
-            if (fields_.has(root, name)) fields_.flag(root, name);
-        for (const char* name : {"num_threads_per_block", "buffer_alignment"})
-            if (fields_.has(root, name)) fields_.number(root, name, 1, 1 << 30);
+        if (fields_.has(root, "reuse_resources")) fields_.flag(root, "reuse_resources");
+        if (fields_.has(root, "use_double_scratch_buffer"))
+            plan_.doubles_scratch = fields_.flag(root, "use_double_scratch_buffer");
+        if (fields_.has(root, "buffer_alignment")) fields_.number(root, "buffer_alignment", 1, 1 << 30);
+        if (fields_.has(root, "num_threads_per_block"))
+            threads_ = fields_.number(root, "num_threads_per_block", 1, 1 << 30);
+        if (threads_ > most_threads)
+            fields_.fail(fmt::format("\"num_threads_per_block\" is {}: a threadblock has at most {} threads",
+                                     threads_, most_threads),
+                         "write a smaller number");
         note_sizes(root);
         const Json& gpus = fields_.list(root, "gpus");
         if (gpus.empty() || gpus.size() > most_gpus)
@@ -175,8 +181,8 @@ class Reader {
         fields_.check_object(op, "a pipeline", {"name", "iter_context", "ops"});
         const Json& context = fields_.field(op, "iter_context");
         fields_.check_object(context, "\"iter_context\"", {"unit_size", "num_chunks"});
-        fields_.number(context, "unit_size", 1, std::numeric_limits<int>::max());
-        const int chunks = fields_.number(context, "num_chunks", 1, most_chunks);
+        const Loop loop{fields_.number(context, "num_chunks", 1, most_chunks),
+                        fields_.number(context, "unit_size", 1, std::numeric_limits<int>::max())};
         plan_.has_loops = true;
         steps().pop_back();
         for (int round = 0; round < rounds_; ++round) {
@@ -187,14 +193,23 @@ class Reader {
                     fields_.fail(
                         "it is in a pipeline, and shared by threadblocks",
                         "leave out \"tbg_info\": MSCCL++'s executor divides an operation in one way only");
-                for (const Part& part : added.parts)
-                    if (part.count != chunks)
-                        fields_.fail(fmt::format("it has {} chunk{}, but its pipeline goes over {}",
-                                                 part.count, part.count == 1 ? "" : "s", chunks),
-                                     "all operations of a pipeline have \"num_chunks\" chunks");
+                check_in_loop(added, loop);
                 added.share = round, added.shares = rounds_;
+                added.loop = loop;
             }
         }
+    }
+
+    void check_in_loop(const Operation& op, const Loop& loop) const {
+        if (op.has_packets())
+            fields_.fail(
+                "it has packets, and is in a pipeline: MSCCL++'s executor does all of it in each round",
+                "let it stand outside of the pipeline, or use data instead of packets");
+        for (const Part& part : op.parts)
+            if (part.count != loop.chunks)
+                fields_.fail(fmt::format("it has {} chunk{}, but its pipeline goes over {}", part.count,
+                                         part.count == 1 ? "" : "s", loop.chunks),
+                             "all operations of a pipeline have \"num_chunks\" chunks");
     }
 
     std::vector<Step>& steps() { return algorithm().gpus[fields_.at.gpu].blocks[fields_.at.block]; }
@@ -207,15 +222,22 @@ class Reader {
         std::vector<Operation>& all = plan_.blocks[fields_.at.gpu][fields_.at.block];
         all.push_back(
             operations_.read(op, channels, static_cast<int>(plan_.semaphores[fields_.at.gpu].size())));
-        for (const Part& part : all.back().parts)
-            for (const auto* regions : {&part.sources, &part.targets})
-                for (const Region& region : *regions)
-                    if (region.is_packets && !has_packets_)
-                        fields_.fail(
-                            "it uses packets, but \"protocol\" is \"Simple\", which has no room for their "
-                            "flags",
-                            "write \"protocol\": \"LL\"");
+        if (all.back().has_packets() && !has_packets_)
+            fields_.fail("it uses packets, but \"protocol\" is \"Simple\", which has no room for their flags",
+                         "write \"protocol\": \"LL\"");
+        check_threads(all.back());
         return all.back();
+    }
+
+    // One thread for each channel or semaphore.
+    void check_threads(const Operation& op) const {
+        std::size_t lanes = std::max(op.streams.size(), op.semaphores.size());
+        if (std::ranges::any_of(op.parts, [](const Part& part) { return part.stream >= 0; }))
+            lanes = std::max(lanes, op.parts.size());
+        if (lanes > static_cast<std::size_t>(threads_))
+            fields_.fail(
+                fmt::format("it needs {} threads, but \"num_threads_per_block\" is {}", lanes, threads_),
+                "let there be a thread for each channel and semaphore of an operation");
     }
 
     template <typename Action>
@@ -282,6 +304,7 @@ class Reader {
     int rounds_;
     Fields fields_{plan_.algorithm};
     bool has_packets_ = false;
+    int threads_ = most_threads;  // of a threadblock
     Channels channels_{fields_, plan_};
     OperationReader operations_{fields_, channels_, plan_};
     int blocks_ = 0, steps_ = 0;
