@@ -184,7 +184,7 @@ class Model:
         if name.endswith("signal"):
             self.queue(block, op, number).append(("signal",))
         elif name == "flush":
-            return not self.drain(block, op, number)
+            return True  # since 0.8 the executor does nothing
         elif name.endswith("wait"):
             kind, peer, which = self.end(block, op, number)
             key = (peer, block.gpu, kind, which)

@@ -11,6 +11,7 @@ import os
 import random
 import re
 import sys
+import time
 import unittest
 from collections.abc import Callable
 
@@ -67,6 +68,81 @@ def changed(plan, path, value):
 
 def op(gpu, tb, number, *more):
     return ("gpus", gpu, "threadblocks", tb, "ops", number, *more)
+
+
+def sent_in_parts(sends_by, waits_by):
+    """A broadcast whose two ends have pipelines of these units."""
+    plan = made.Plan("broadcast", 2, (1, 1, 1))
+    sends = plan.loop(0, 0, 1, unit=sends_by)
+    sends.op("put", [(0, "o", 0, 1)], [(1, "s", 0, 1)], "memory")
+    sends.op("nop")
+    sends.op("signal", kind="memory", peers=[1])
+    waits = plan.loop(1, 0, 1, unit=waits_by)
+    waits.op("wait", kind="memory", peers=[0])
+    waits.op("nop")
+    waits.op("copy", [(1, "s", 0, 1)], [(1, "o", 0, 1)])
+    return plan
+
+
+def forwarded_packets():
+    """A broadcast that one operation sends on to two GPUs."""
+    plan = made.Plan("broadcast", 4, (1, 1, 3), protocol="LL")
+    plan.op(0, 0, "ppkt", [(0, "i", 0, 1)], [(1, "s", 1, 1)], "memory")
+    plan.op(1, 0, "rppkt", [(1, "s", 1, 1)], [(2, "s", 2, 1), (3, "s", 2, 1)], "memory")
+    plan.op(1, 0, "upkt", [(1, "s", 1, 1)], [(1, "o", 0, 1)])
+    for rank in (2, 3):
+        plan.op(rank, 0, "upkt", [(rank, "s", 2, 1)], [(rank, "o", 0, 1)])
+    return plan
+
+
+def short_broadcast():
+    plan = made.Plan("broadcast", 2, (1, 1, 0))
+    plan.op(0, 0, "put", [(0, "o", 0, 1)], [(1, "o", 0, 1)], "memory")
+    plan.nop(0, 0)
+    plan.op(0, 0, "signal", kind="memory", peers=[1])
+    plan.op(1, 0, "wait", kind="memory", peers=[0])
+    return plan
+
+
+def long_barrier(blocks, times):
+    """Two threadblocks take turns, while others wait for them."""
+    plan = short_broadcast()
+    plan.semaphores[0] = [0, 0]
+    tree = plan.tree()
+    all_blocks = tree["gpus"][0]["threadblocks"]
+    turns = [{"name": "sem_release", "semaphore_ids": [0]}, {"name": "sem_acquire", "semaphore_ids": [1]}]
+    answers = [{"name": "sem_acquire", "semaphore_ids": [0]}, {"name": "sem_release", "semaphore_ids": [1]}]
+    barrier = {"name": "barrier", "barrier_id": 0, "num_threadblocks": blocks + 2}
+    all_blocks[0]["ops"] += turns * times + [barrier]
+    all_blocks.append({"id": 1, "channels": [], "remote_buffer_refs": [], "ops": answers * times + [barrier]})
+    all_blocks += [{"id": number + 2, "channels": [], "remote_buffer_refs": [], "ops": [barrier]} for number in range(blocks)]
+    return tree
+
+
+def long_reading(times):
+    """One chunk is read again and again."""
+    tree = short_broadcast().tree()
+    tree["gpus"][0]["scratch_chunks"] = times
+    tree["gpus"][0]["threadblocks"][0]["ops"][0:0] = [
+        {"name": "copy", "src_buff": [{"type": "o", "index": 0, "size": 1}], "dst_buff": [{"type": "s", "index": number, "size": 1}]} for number in range(times)]
+    return tree
+
+
+def long_chain(length):
+    """Packets go back and forth."""
+    plan = made.Plan("broadcast", 2, (1, 1, length + 1), protocol="LL")
+    plan.op(0, 0, "ppkt", [(0, "o", 0, 1)], [(1, "s", 0, 1)], "memory")
+    for number in range(length):
+        me = 1 - number % 2
+        plan.op(me, 0, "rppkt", [(me, "s", number, 1)], [(1 - me, "s", number + 1, 1)], "memory")
+    plan.op(1, 1, "upkt", [(1, "s", 0, 1)], [(1, "o", 0, 1)])
+    return plan.tree()
+
+
+def many_groups(count):
+    tree = short_broadcast().tree()
+    tree["gpus"][0]["channels"].append({"channel_type": "switch", "buffer_type": "i", "rank_groups": [{"size": 1, "ranks": [0]}] * (count - 1) + [{"size": 1, "ranks": [0, 1]}]})
+    return tree
 
 
 class Right(Import):
@@ -174,13 +250,32 @@ class Right(Import):
         self.assertIn("x[r] : r -> r + 1", self.imported(plan))
         self.assertIsNone(why_wrong(plan.text()))
 
-    def test_signals_that_are_awaited_at_once(self):
+    def test_two_signals_of_one_channel(self):
         plan = made.Plan("broadcast", 2, (1, 1, 0))
         plan.op(0, 0, "put", [(0, "o", 0, 1)], [(1, "o", 0, 1)], "memory")
         plan.nop(0, 0)
-        plan.op(0, 0, "signal", kind="memory", peers=[1, 1])
-        plan.op(1, 0, "wait", kind="memory", peers=[0, 0])
+        for _ in range(2):
+            plan.op(0, 0, "signal", kind="memory", peers=[1])
+            plan.op(1, 0, "wait", kind="memory", peers=[0])
         self.imported(plan)
+
+    def test_packets_that_come_back_to_their_place(self):
+        plan = made.Plan("allgather", 2, (1, 2, 2), protocol="LL", use_double_scratch_buffer=True)
+        for rank in range(2):
+            plan.op(rank, 0, "cpkt", [(rank, "o", rank, 1)], [(rank, "s", rank, 1)])
+            plan.op(rank, 0, "gstorepkt", [(rank, "s", rank, 1)], [("all", "s", rank, 1)], "switch")
+            plan.op(rank, 1, "upkt", [(rank, "s", 1 - rank, 1)], [(rank, "o", 1 - rank, 1)])
+        self.assertIn("x[r] : r -> r + 1", self.imported(plan))
+        self.assertIsNone(why_wrong(plan.text(), 8))
+
+    def test_long_plans_take_little_time(self):
+        """Each of them took a minute or more when its numbers were counted anew for each operation."""
+        start = time.monotonic()
+        self.imported(json.dumps(long_barrier(1000, 4000)))
+        self.imported(json.dumps(long_reading(40000)))
+        self.imported(json.dumps(long_chain(4000)))
+        self.refused(json.dumps(many_groups(60000)), "gpu 0: it has a group of ranks for the switch that gpu 1 does not have")
+        self.assertLess(time.monotonic() - start, 60)
 
 
 class Wrong(Import):
@@ -372,15 +467,174 @@ class Wrong(Import):
         old["gpus"][0]["threadblocks"][0]["ops"][1]["deps"] = [{"tb": 1, "step": 0}]
         self.refused(json.dumps(old), 'gpu 0, threadblock 0, op 1: "deps" names threadblock 1, which MSCCL++ does not wait for')
 
+    def test_rounds_of_pipelines(self):
+        expected = "their rounds are not equally many", "hint: let both stand in pipelines with the same num_chunks and unit_size"
+        plan = sent_in_parts(1024, 4096)
+        self.refused(plan, "gpu 0, threadblock 0, op 0.2: it signals in a pipeline of 1 chunk in units of 1024 bytes, and the wait for it stands in a pipeline of "
+                     "1 chunk in units of 4096 bytes (gpu 1 tb 0 op 0.0)", *expected)
+        self.imported(sent_in_parts(1024, 1024))
+        plan = sent_in_parts(1024, 1024)  # with an answer, which is there before the first round
+        plan.blocks[1][0].insert(0, plan.op(1, 1, "signal", kind="memory", peers=[0]))
+        plan.blocks[1].pop()
+        plan.blocks[0][0][0]["ops"][0:0] = [plan.op(0, 1, "wait", kind="memory", peers=[1]), plan.op(0, 1, "nop")]
+        plan.blocks[0].pop()
+        plan.blocks[1][0][1]["ops"] += [plan.op(1, 1, "nop"), plan.op(1, 1, "signal", kind="memory", peers=[0])]
+        plan.blocks[1].pop()
+        plan.op(0, 0, "wait", kind="memory", peers=[1])
+        self.imported(plan)
+        first, second = sent_in_parts(1024, 4096), sent_in_parts(4096, 1024)
+        for gpu in range(2):
+            first.blocks[gpu][0] += second.blocks[gpu][0]
+        self.refused(first, "gpu 0, threadblock 0, op 0.2: it signals in a pipeline of 1 chunk in units of 1024 bytes", *expected)
+        plan = made.looping_all_reduce(2)
+        plan.blocks[1][1][0]["unit"] = 4096
+        self.refused(plan, "gpu 1, threadblock 1, op 0.0: it acquires a semaphore in a pipeline of 1 chunk in units of 4096 bytes, and the release of it stands in "
+                     "a pipeline of 1 chunk in units of 1024 bytes (gpu 1 tb 0 op 0.", *expected)
+        plan = made.Plan("broadcast", 2, (2, 2, 0))
+        for tb in range(2):
+            loop = plan.loop(0, tb, tb + 1)
+            loop.op("barrier", barrier_id=0, num_threadblocks=2)
+        self.refused(plan, "gpu 0, threadblock 1, op 0.0: it comes to a barrier in a pipeline of 2 chunks in units of 1024 bytes, and another threadblock does so in "
+                     "a pipeline of 1 chunk", *expected)
+
+    def test_packets_in_pipelines(self):
+        plan = made.Plan("allreduce", 2, (1, 0, 2), protocol="LL")
+        for rank in range(2):
+            plan.op(rank, 0, "ppkt", [(rank, "i", 0, 1)], [(1 - rank, "s", 0, 1)], "memory")
+            plan.nop(rank, 0)
+            loop = plan.loop(rank, 0, 1)
+            loop.op("repkt", [(rank, "i", 0, 1), (rank, "s", 0, 1)], [(rank, "i", 0, 1)])
+            loop.op("nop")
+        self.refused(plan, "gpu 0, threadblock 0, op 2.0: it has packets, and is in a pipeline: MSCCL++'s executor does all of it in each round",
+                     "hint: let it stand outside of the pipeline")
+
+    def test_flushes(self):
+        plan = made.Plan("broadcast", 2, (2, 2, 2))
+        for chunk in range(2):
+            plan.op(0, 0, "copy", [(0, "o", chunk, 1)], [(0, "s", 0, 1)])
+            plan.nop(0, 0)
+            plan.op(0, 0, "put", [(0, "s", 0, 1)], [(1, "o", chunk, 1)], "port", bufs=("s", "o"))
+            plan.op(0, 0, "signal", kind="port", peers=[1], bufs=("s", "o"))
+            plan.op(0, 0, "flush", kind="port", peers=[1], bufs=("s", "o"))
+            plan.nop(0, 0)
+            plan.op(1, 0, "wait", kind="port", peers=[0], bufs=("s", "o"))
+        self.imported(plan.text(old=True))
+        self.refused(plan, "gpu 0, threadblock 0, op 6: it uses a scratch chunk that op 2 of threadblock 0 uses, too")  # there it does nothing
+        self.assertIsNotNone(why_wrong(plan.text(), 40))
+        for old, field, kind in ((False, "channel_type", "memory"), (True, "ctype", "sm")):
+            tree = plan.tree(old)
+            tree["gpus"][0]["threadblocks"][0]["ops"][4][field] = kind
+            self.refused(json.dumps(tree), f"gpu 0, threadblock 0, op 4: 'flush' has the {field} \"{kind}\", and needs a port channel")
+
+    def test_kinds_of_channels(self):
+        plan = made.direct_all_gather(3)
+        for kind in ("none", "switch"):
+            self.refused(changed(plan, op(0, 0, 3, "channel_type"), kind),
+                         f"gpu 0, threadblock 0, op 3: 'signal' has the channel_type \"{kind}\", and needs a memory or a port channel", "hint: name the kind of its channel")
+            self.refused(changed(plan, ("gpus", 1, "threadblocks", 0, "remote_buffer_refs", 0, "access_channel_type"), kind),
+                         f"gpu 1, threadblock 0: \"access_channel_type\" is \"{kind}\", by which no remote buffer is reached")
+
+    def test_sources_of_the_first_generation(self):
+        tree = made.ring_all_reduce(3).tree(old=True)
+        ops = tree["gpus"][0]["threadblocks"][0]["ops"]
+        ops[0]["srcs"][0]["buff"] = "s"
+        self.refused(json.dumps(tree), "gpu 0, threadblock 0, op 0: 'put' names s[0], but its channel's own buffer is i: MSCCL++'s executor takes the channel's")
+        source = ops[0].pop("srcs")[0]
+        ops[0].update(srcbuff="i", srcoff=source["off"])
+        self.refused(json.dumps(tree), "gpu 0, threadblock 0, op 0: 'put' has \"srcbuff\", which MSCCL++'s executor does not look at", 'hint: write "srcs": [...]')
+        tree = made.getting_all_gather(3).tree(old=True)
+        tree["gpus"][0]["threadblocks"][0]["ops"][4]["dsts"][0]["buff"] = "i"
+        self.refused(json.dumps(tree), "gpu 0, threadblock 0, op 4: 'get' names i[1], but its channel's own buffer is o")
+        tree = made.hierarchical_all_reduce(3, 2).tree(old=True)
+        tree["gpus"][0]["threadblocks"][0]["ops"][6]["srcs"][1]["buff"] = "i"
+        self.refused(json.dumps(tree), "gpu 0, threadblock 0, op 6: \"srcs\" of 're' names several buffers: MSCCL++'s executor takes all of them from the first one's")
+        tree = forwarded_packets().tree(old=True)
+        forwards = tree["gpus"][1]["threadblocks"][0]["ops"][0]
+        self.refused(json.dumps(tree), "gpu 1, threadblock 0, op 0: 'rppkt' has 1 source and 2 channels: MSCCL++'s executor takes the n-th source for the n-th channel",
+                     'hint: name the same source in "srcs" once for each channel')
+        forwards["srcs"] = forwards["srcs"] * 2
+        self.imported(json.dumps(tree))
+        forwards["srcs"][1] = {"buff": "s", "off": 0}
+        self.refused(json.dumps(tree), "'rppkt' has 2 sources and 2 channels")
+        self.imported(forwarded_packets())
+
+    def test_double_scratch(self):
+        plan = made.ring_all_reduce(3)
+        plan.head["use_double_scratch_buffer"] = True
+        self.refused(plan, "gpu 0, threadblock 0, op 0: it has data in s[0] of gpu 1, and \"use_double_scratch_buffer\" is true",
+                     'hint: write "use_double_scratch_buffer": false, or use packets')
+        plan = made.looping_all_reduce(2)
+        plan.head["use_double_scratch_buffer"] = True
+        self.refused(plan, "gpu 0, threadblock 1, op 0.2: it has data in s[0] of gpu 1")
+        plan = made.Plan("broadcast", 2, (1, 1, 1), use_double_scratch_buffer=True)
+        plan.op(0, 0, "copy", [(0, "o", 0, 1)], [(0, "s", 0, 1)])
+        plan.nop(0, 0)
+        plan.op(0, 0, "put", [(0, "s", 0, 1)], [(1, "o", 0, 1)], "port")
+        self.refused(plan, "gpu 0, threadblock 0, op 2: it has data in s[0] of gpu 0")
+
+    def test_semaphores_that_do_not_return(self):
+        for value, releases, acquisitions in ((0, 2, 1), (1, 1, 2)):
+            plan = made.Plan("broadcast", 2, (1, 1, 1))
+            plan.semaphores[1] = [value]
+            for _ in range(releases):
+                plan.op(1, 0, "sem_release", semaphore_ids=[0])
+            for _ in range(acquisitions):
+                plan.op(1, 1, "sem_acquire", semaphore_ids=[0])
+            self.refused(plan, f"gpu 1, threadblock 0, op 0: semaphore 0 is acquired {acquisitions} time", f"and released {releases} time",
+                         "the next launch would find another value than this one", "hint: release it as often as it is acquired")
+
+    def test_threads_that_use_one_channel(self):
+        expected = "no nop says which of them comes first", "hint: let a nop stand between two operations"
+        for peers in ([[1], [1, 1]], [[1, 1]]):
+            plan = made.Plan("broadcast", 2, (1, 1, 1))
+            for one in peers:
+                plan.op(0, 0, "signal", kind="memory", peers=one)
+            for _ in range(sum(map(len, peers))):
+                plan.op(1, 0, "wait", kind="memory", peers=[0])
+            self.refused(plan, f"gpu 0, threadblock 0, op {len(peers) - 1}: thread 0 signals on the same channel, and thread 1 does so, too", *expected)
+        plan = made.Plan("broadcast", 2, (1, 1, 1))
+        plan.semaphores[0] = [1, 1]
+        for ids in ([0, 1], [1, 0]):
+            plan.op(0, 0, "sem_release", semaphore_ids=ids)
+        self.refused(plan, "gpu 0, threadblock 0, op 1: thread 1 releases the same semaphore, and thread 0 does so, too", *expected)
+
+    def test_limits_of_the_executor(self):
+        plan = made.direct_all_gather(3)
+        plan.head["num_threads_per_block"] = 1025
+        self.refused(plan, '"num_threads_per_block" is 1025: a threadblock has at most 1024 threads')
+        plan = made.reading_reduce_scatter(4)
+        plan.head["num_threads_per_block"] = 2
+        self.refused(plan, 'gpu 0, threadblock 0, op 1: it needs 3 threads, but "num_threads_per_block" is 2')
+        plan = made.port_all_gather(4)
+        plan.head["num_threads_per_block"] = 2
+        self.refused(plan, 'gpu 0, threadblock 0, op 0: it needs 3 threads, but "num_threads_per_block" is 2')
+        plan = made.direct_all_gather(3)
+        self.refused(changed(plan, op(0, 0, 1, "barrier_id"), 16), "gpu 0, threadblock 0, op 1: \"barrier_id\" is 16: MSCCL++'s executor has 16 barriers",
+                     "hint: number them from 0 to 15")
+        wide = made.reading_reduce_scatter(10)
+        self.refused(wide, "gpu 0, threadblock 0, op 1: it names 9 channels: an operation of MSCCL++ has room for 8", "hint: use several operations")
+        ports = made.port_all_gather(10)
+        for old in (False, True):
+            self.refused(ports.text(old), "gpu 0, threadblock 0, op 0: it names 9 channels: an operation of MSCCL++ has room for 8")
+        tree = plan.tree()
+        tree["gpus"][0]["threadblocks"][0]["channels"][0]["channel_ids"] = [0] * 17
+        self.refused(json.dumps(tree), "gpu 0, threadblock 0: it has 17 memory channels: a threadblock of MSCCL++ has room for 16")
+        plan.semaphores[0] = [0] * 17
+        plan.op(0, 0, "sem_release", semaphore_ids=list(range(17)))
+        self.refused(plan, "gpu 0, threadblock 0, op 6: it names 17 semaphores: an operation of MSCCL++ has room for 16")
+
     def test_what_is_no_plan(self):
         self.refused("{", "error: <stdin>:1: this is no JSON", "hint: MSCCL++'s JSON is one object")
-        self.refused('{\n"name": 1e999}', "error: <stdin>:", "this is no JSON")
+        self.refused('{\n"name": 1e999\n}', "error: <stdin>:2: a number is too large")
         self.refused("[]", "<stdin>: the plan is a list, not an object")
         self.refused("{}", '<stdin>: there is no "name"')
         self.refused('{"name": 1}', '"name" is 1, not a text')
-        self.refused('{"name": "a", "name": "b"}', 'an object has the field "name" twice')
+        self.refused('{"name": "a",\n"name": "b"\n}', 'error: <stdin>:2: an object has the field "name" twice')
+        self.refused("", "<stdin>: the file is empty, and so is neither MSCCL's XML nor MSCCL++'s JSON")
+        self.refused("hello", "<stdin>: the file begins with neither '<' nor '{', and so is neither MSCCL's XML nor MSCCL++'s JSON",
+                     "hint: an algorithm of MSCCL begins with <algo ...>, a plan of MSCCL++ with {")
         self.refused("[" * 100000, "<stdin>")
-        self.refused('{"a": ' * 40 + "1" + "}" * 40, "nested more than 16 times")
+        self.refused('{"a": ' * 40 + "1" + "}" * 40, "<stdin>:1: lists and objects are nested more than 16 times")
         self.refused('{"name": "\udcff"}'.encode("utf-8", "surrogateescape").decode("latin-1"), "<stdin>")
 
 
