@@ -36,7 +36,10 @@ Chunks chunks_of(const ast::Expression& region, const Evaluator& evaluator, Rank
             throw DiagnosticError(
                 region.span,
                 fmt::format("the slice {} ..< {} names chunks twice: this group has {}", first, last, size),
-                "a slice goes on at chunk 0 after the last one, up to the chunk before its first");
+                fmt::format(
+                    "a slice goes on at chunk 0 after the last one, and has {} chunks at most: x[i ..< i + "
+                    "min(n, {})]",
+                    size, size));
         const auto begin = static_cast<Rank>(wrap(first, size));
         return {view, begin, begin + static_cast<Rank>(length)};
     }

@@ -257,7 +257,7 @@ bool Elaborator::compute(const ast::Statement& statement, Scope& scope, const Ar
         throw DiagnosticError(
             statement.span, "an algorithm consists of transfers",
             "buffers are computed in a schedule, outside of its transfers; a name keeps its "
-            "value, and another one is made by: let m = n + 1");
+            "value: calculate it anew, of the loop's variable, as in: let d = 2**k");
     if (const auto* assign = std::get_if<ast::Assign>(&node))
         computations_.assign(*assign, statement.span, scope);
     else if (const auto* state = std::get_if<ast::State>(&node))
@@ -470,12 +470,12 @@ void Elaborator::run_algorithm(const Runnable& runnable, const Group& group, Vie
                                const std::vector<Rank>& anchors, Span call) {
     const ast::Algorithm& algorithm = *runnable.algorithm;
     if (!is_allowed(runnable, group))
-        throw ConditionError(
-            Diagnostic{call.file ? call : algorithm.span,
-                       fmt::format("{} cannot run on a group of {} ranks (over {})", runnable.name,
-                                   group.size, name_of(topology_, group)),
-                       {{algorithm.where->span, "because of this condition"}},
-                       "choose another algorithm, or leave `using` out to let the compiler choose"});
+        throw ConditionError(Diagnostic{
+            call.file ? call : algorithm.span,
+            fmt::format("{} cannot run on a group of {} ranks (over {}): `{}` does not hold", runnable.name,
+                        group.size, name_of(topology_, group), folded_text(algorithm.where->span)),
+            {{algorithm.where->span, "because of this condition"}},
+            "choose another algorithm, or leave `using` out to let the compiler choose"});
     check_root(algorithm.collective, algorithm.root.has_value(), algorithm.span);
     if (options_.on_use) options_.on_use(runnable, group.size, call);
     // The result of an exchange is the same view of the next buffer.

@@ -103,6 +103,22 @@ const char* kind_of(const Value& value) {
     return kinds[value.index()];
 }
 
+namespace {
+
+// Returns the last `let NAME` before the place, if it is in the same definition.
+Span ended_let(Span place, const std::string& name) {
+    if (!place.file) return {};
+    const std::string_view text = std::string_view(place.file->text).substr(0, place.begin);
+    const std::string let = "let " + name;
+    const std::size_t at = text.rfind(let + " ");
+    if (at == text.npos) return {};
+    for (const char* const definition : {"\nalgorithm ", "\nschedule ", "\ncollective ", "\ntopology "})
+        if (const std::size_t begin = text.rfind(definition); begin != text.npos && begin > at) return {};
+    return {place.file, static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(at + let.size())};
+}
+
+}  // namespace
+
 std::string Scope::numbers_text() const {
     constexpr std::size_t most = 8;
     std::vector<std::string> texts;
@@ -250,9 +266,16 @@ Value Evaluator::name(const Expression& expression) const {
         for (const char* name : {"levels", "world", "ranks"}) known.emplace_back(name);
         for (const Level& level : topology_->levels) known.push_back(level.name);
     }
-    throw DiagnosticError(
-        expression.span, fmt::format("'{}' is not known here{}", text, did_you_mean(text, known)),
-        known.empty() ? "no names are known here" : fmt::format("known here: {}", fmt::join(known, ", ")));
+    Diagnostic diagnostic{
+        expression.span,
+        fmt::format("'{}' is not known here{}", text, did_you_mean(text, known)),
+        {},
+        known.empty() ? "no names are known here" : fmt::format("known here: {}", fmt::join(known, ", "))};
+    if (const Span ended = ended_let(expression.span, text); ended.file) {
+        diagnostic.notes.push_back({ended, "this one ended with its block"});
+        diagnostic.hint = "make it before the block";
+    }
+    throw DiagnosticError(std::move(diagnostic));
 }
 
 Value Evaluator::index(const Expression& expression) const {

@@ -248,6 +248,12 @@ Diagnostic explained(const SourceFile& file, std::uint32_t offset, const std::st
     offset = std::max(offset, site.token().begin);  // behind comments
     Diagnostic diagnostic{
         {&file, offset, std::min(offset + 1, end)}, "expected " + expected + " here", {}, ""};
+    // The end of a statement without `over` is at the end of its line.
+    const std::uint32_t before = site.token(-1).end;
+    if (expected == "'over'" && before < offset &&
+        file.text.substr(before, offset - before).find('\n') != std::string::npos)
+        diagnostic.span = {&file, site.token(-1).begin, before},
+        diagnostic.message = "expected 'over' behind this";
     add_open(file, site, diagnostic);
     diagnostic.hint = hint_at(site, std::string_view(file.text).substr(offset));
     return diagnostic;

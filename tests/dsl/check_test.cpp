@@ -510,11 +510,10 @@ TEST_CASE("a counter-example names the iteration, and where what is missing is i
         check_error("schedule s all_reduce(x) { reduce x over world to 0 }", Collective::all_reduce, "2"),
         Contains("rank 0 ends with what should be there, from this") &&
             Contains("hint: the result is with rank 0 alone at the end: broadcast x from there"));
-    CHECK_THAT(
-        check_error(
-            "algorithm a scatter(x, root) over g { each q in g where q != root x[q + 1] : root -> q }",
-            Collective::scatter, "3"),
-        Contains("is sent chunk") && Contains("by this"));
+    CHECK_THAT(check_error(
+                   "algorithm a scatter(x, root) over g { each q in g where q != root x[q + 1] : root -> q }",
+                   Collective::scatter, "3"),
+               Contains("is sent chunk") && Contains("by this"));
     CHECK_THAT(check_error("algorithm a all_reduce(x) over g { for s in 3 ..< 1 x : 0 -> 1 }",
                            Collective::all_reduce, "2"),
                Contains("note: this has no rounds on 2 ranks") && Contains("to count down: end >.. last"));

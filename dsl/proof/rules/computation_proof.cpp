@@ -250,8 +250,10 @@ void ComputationProof::write(std::size_t index, std::size_t to, SetId set, Trait
                 "rank {} overwrites {}, and loses its content from earlier starts: nothing has read it",
                 step.source, subject_.chunk_text(to)),
             {},
-            "calculate values that no later start needs in x; `lossy` does not permit a state that nothing "
-            "reads");
+            fmt::format("add to what was kept: {0} = {0} + x; what no later start needs is calculated in x, "
+                        "without a "
+                        "state",
+                        target->name));
     check_is_no_rest(step, to);
     contents_.set[to] = set;
     contents_.trait[to] = trait;

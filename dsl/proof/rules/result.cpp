@@ -98,6 +98,12 @@ std::string hint_for(const Subject& subject, const Contents& contents, std::size
     if (contents.writer[at] != nothing && graph.steps[contents.writer[at]].computes() &&
         !graph.computations[graph.steps[contents.writer[at]].computation].sparse.empty())
         return "a sum adds up the selections that a rank holds: all_gather them before";
+    if (subject.contract.combines() && contents.writer[at] != nothing && graph.computations.empty() &&
+        std::ranges::none_of(graph.steps, &Step::combines))
+        return "'->' puts a value in the place of what was there, its parts of the result among that; '+>' "
+               "combines";
+    if (subject.contract.exchanges() && graph.buffers > 1 && contents.writer[at] == nothing)
+        return "a rank's piece for itself has to come there, too: each r in g  x[r] : r -> y[r] : r";
     if (subject.contract.exchanges() && graph.buffers == 1)
         return "what arrives may take the place of what is still to be sent: receive into a second buffer, "
                "as in "

@@ -24,12 +24,14 @@ void StrandProof::check(const Step& step, std::size_t at, bool writes) {
     };
     // Strands that only read the same place don't disturb each other, so the earlier reader stays recorded.
     if (clash(written_[at]) || (writes && clash(read_[at])))
-        subject_.refuse(step,
-                        fmt::format("this strand {} {} of rank {}, which a parallel strand {}",
-                                    writes ? "writes" : "reads", subject_.chunk_text(at),
-                                    subject_.rank_of(at), clash(written_[at]) ? "writes" : "reads"),
-                        {{subject_.graph.strands[step.strand].span, "the strands of this parallel"}},
-                        "strands must work on different parts of the buffer");
+        subject_.refuse(
+            step,
+            fmt::format("this strand {} {} of rank {}, which a parallel strand {}",
+                        writes ? "writes" : "reads", subject_.chunk_text(at), subject_.rank_of(at),
+                        clash(written_[at]) ? "writes" : "reads"),
+            {{subject_.graph.strands[step.strand].span, "the strands of this parallel"}},
+            "strands must work on different parts of the buffer; if one needs what another brings, "
+            "it comes after it: `for` instead of `parallel`");
     std::uint32_t& record = writes ? written_[at] : read_[at];
     if (!clash(record)) record = step.strand;
 }

@@ -115,11 +115,16 @@ void TransferProof::combine(std::size_t index, std::size_t to, std::size_t value
     }
     const SetId sum = sets_.unite(contents_.set[to], values_[value]);
     if (sum == Contributions::overlap)
-        subject_.refuse(step,
-                        fmt::format("rank {} adds the part of rank {} to {} a second time (from rank {})",
-                                    step.destination, sets_.common(contents_.set[to], values_[value]),
-                                    subject_.chunk_text(to), step.source),
-                        contents_.last_write(to, "written before by this"));
+        subject_.refuse(
+            step,
+            fmt::format("rank {} adds the part of rank {} to {} a second time (from rank {})",
+                        step.destination, sets_.common(contents_.set[to], values_[value]),
+                        subject_.chunk_text(to), step.source),
+            contents_.last_write(to, "written before by this"),
+            graph_.origins[step.origin].call.file
+                ? "these are combined already: leave one of the statements out, or let each combine a "
+                  "part of its own"
+                : "");
     contents_.set[to] = sum;
 }
 

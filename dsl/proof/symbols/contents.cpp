@@ -56,7 +56,8 @@ std::vector<Note> Contents::last_write(std::size_t place, const char* text) cons
     const Step& step = subject_.graph.steps[writer[place]];
     std::string what = text;
     if (!step.computes()) what += fmt::format(", from rank {}", step.source);
-    return {{subject_.graph.origins[step.origin].transfer, std::move(what)}};
+    const StepOrigin& origin = subject_.graph.origins[step.origin];
+    return {{origin.call.file ? origin.call : origin.transfer, std::move(what)}};
 }
 
 }  // namespace hocket::dsl
