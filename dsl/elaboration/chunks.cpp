@@ -36,10 +36,9 @@ Chunks chunks_of(const ast::Expression& region, const Evaluator& evaluator, Rank
             throw DiagnosticError(
                 region.span,
                 fmt::format("the slice {} ..< {} names chunks twice: this group has {}", first, last, size),
-                fmt::format(
-                    "a slice goes on at chunk 0 after the last one, and has {} chunks at most: x[i ..< i + "
-                    "min(n, {})]",
-                    size, size));
+                "a slice goes on at chunk 0 after the last one, and has at most as many chunks as the group "
+                "has "
+                "members: x[i ..< i + min(n, g.size)]");
         const auto begin = static_cast<Rank>(wrap(first, size));
         return {view, begin, begin + static_cast<Rank>(length)};
     }

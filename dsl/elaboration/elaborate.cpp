@@ -197,10 +197,8 @@ StepGraph Elaborator::run() {
         else if (const auto holders = views_[buffer].holders(topology_); !holders.empty())
             graph_.hint =
                 contract.concentrates()
-                    ? fmt::format(
-                          "the result is with {} at the end, and belongs to the root: write `to "
-                          "{}`",
-                          holders, runnable_.schedule->root ? runnable_.schedule->root->text : "root")
+                    ? fmt::format("the result is with {} at the end, and belongs to the root: write `to {}`",
+                                  holders, runnable_.schedule->root ? runnable_.schedule->root->text : "root")
                     : fmt::format("the result is with {} alone at the end: broadcast {} from there", holders,
                                   runnable_.schedule->buffer.text);
     } else {
@@ -343,8 +341,7 @@ Runnable Elaborator::algorithm_for(const ast::Compose& compose, const Group& gro
     if (named.kind != Kind::name && named.kind != Kind::call)
         throw DiagnosticError(named.span, "expected an algorithm's name",
                               "choose it before, among parameters of the schedule: with s all_reduce(x; a = "
-                              "ring, b = direct), let c "
-                              "= if i == 0 then a else b, and then `using c`");
+                              "ring, b = direct), let c = if i == 0 then a else b, and then `using c`");
     ast::Expression call = named;
     if (const Value* value = scope.find(named.text)) {
         const auto* symbol = std::get_if<Symbol>(value);

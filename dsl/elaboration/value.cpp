@@ -206,7 +206,8 @@ std::int64_t Evaluator::integer(const Expression& expression) const {
             ? fmt::format("the number of its members is {}.size", folded_text(expression.span))
         : std::holds_alternative<GroupList>(value)
             ? fmt::format("their number is {}.count", folded_text(expression.span))
-            : "");
+        : std::holds_alternative<double>(value) ? "half of a whole number is n / 2, which rounds down"
+                                                : "");
 }
 
 Group Evaluator::group(const Expression& expression) const {
@@ -215,7 +216,7 @@ Group Evaluator::group(const Expression& expression) const {
     throw DiagnosticError(
         expression.span, fmt::format("expected a group, but this is {}", kind_of(value)),
         std::holds_alternative<GroupList>(value)
-            ? "a loop runs over each level in turn: for l in levels { reduce_scatter x over l }"
+            ? "all levels at once are `world`; one after the other: for l in levels  all_reduce x over l"
             : "a group is a level's name, levels[i], world, or several: (inner, outer)");
 }
 
@@ -270,7 +271,10 @@ Value Evaluator::name(const Expression& expression) const {
         expression.span,
         fmt::format("'{}' is not known here{}", text, did_you_mean(text, known)),
         {},
-        known.empty() ? "no names are known here" : fmt::format("known here: {}", fmt::join(known, ", "))};
+        known.empty()
+            ? "no names are known here"
+            : fmt::format("known here: {}{}", fmt::join(known, ", "),
+                          topology_ ? "; a level has the name that its topology (-t) gives it" : "")};
     if (const Span ended = ended_let(expression.span, text); ended.file) {
         diagnostic.notes.push_back({ended, "this one ended with its block"});
         diagnostic.hint = "make it before the block";
@@ -293,7 +297,7 @@ Value Evaluator::index(const Expression& expression) const {
             expression.args[1].span,
             fmt::format("index {} is out of range: there {} {} level{}, counted from 0", position,
                         list->size() == 1 ? "is" : "are", list->size(), list->size() == 1 ? "" : "s"),
-            position < 0 ? "levels.reversed turns the list around"
+            position < 0 ? "the last one is levels[levels.count - 1]"
                          : fmt::format("a schedule for such topologies says so in its header: where "
                                        "levels.count >= {}",
                                        position + 1));

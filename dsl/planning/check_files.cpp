@@ -80,11 +80,12 @@ std::string fault_of(const Report& report) {
 // The refusal is that of the last topology that was tried.
 // but: a text for those on which it runs.
 DiagnosticError runs_nowhere(const ast::Schedule& schedule, const Report& refusal, const std::string& but) {
-    return DiagnosticError(Diagnostic{schedule.span,
-                                      "the schedule runs on no topology that was tried" + but,
-                                      {{Span(), refusal.message}},
-                                      "name a topology on which it can run with --topology, or give it, or "
-                                      "the algorithm that it uses, other arguments"});
+    return DiagnosticError(
+        Diagnostic{schedule.span,
+                   "the schedule runs on no topology that was tried" + but,
+                   {{Span(), fmt::format("line {}: {}", refusal.place.begin.line, refusal.message)}},
+                   "name a topology on which it can run with --topology, or give it, or "
+                   "the algorithm that it uses, other arguments"});
 }
 
 class Checker {
@@ -208,7 +209,7 @@ class Checker {
                 } catch (const ConditionError&) {
                     throw;
                 } catch (const DiagnosticError& error) {
-                    throw with_condition(error, runnable, library, size);
+                    throw with_condition(error, runnable, library);
                 }
             return {fmt::format("algorithm {} {}", runnable.name, name_of(algorithm.collective)),
                     "groups of " + folded(sizes) + (algorithm.root ? roots_tried(sizes) : ""),
@@ -216,23 +217,31 @@ class Checker {
         });
     }
 
-    // Adds the condition under which the algorithm is right, if it is so on powers of two alone.
+    // Adds the numbers of ranks on which the algorithm is right, if these are the powers of two, or one
+    // alone.
     DiagnosticError with_condition(const DiagnosticError& error, const Runnable& runnable,
-                                   const Library& library, Rank wrong) const {
-        Diagnostic diagnostic = error.diagnostic();
-        const auto is_power_of_two = [](Rank size) { return (size & (size - 1)) == 0; };
-        if (is_power_of_two(wrong) || !diagnostic.hint.empty()) return error;
-        try {
-            for (const Rank size : {2, 4, 8})
+                                   const Library& library) const {
+        if (!error.diagnostic().hint.empty()) return error;
+        std::vector<Rank> right;
+        for (Rank size = 2; size <= 8; ++size) try {
                 verify_algorithm(runnable, library, size, roots_to_try(size), deadline());
-        } catch (const std::runtime_error&) {
-            return error;
-        }
-        diagnostic.hint = fmt::format(
-            "it is right on 2, 4 and 8 ranks: is it `where pow2({}.size)`, or log2_up() instead of log2(), "
-            "which "
-            "rounds down?",
-            runnable.algorithm->group.text);
+                right.push_back(size);
+            } catch (const std::runtime_error&) {  // wrong, or not allowed
+            }
+        Diagnostic diagnostic = error.diagnostic();
+        const std::string& group = runnable.algorithm->group.text;
+        if (right == std::vector<Rank>{2, 4, 8})
+            diagnostic.hint = fmt::format(
+                "it is right on 2, 4 and 8 ranks: write `where pow2({}.size)`, or look for a log2() that "
+                "should "
+                "round up: log2_up()",
+                group);
+        else if (right.size() == 1)
+            diagnostic.hint = fmt::format(
+                "of 2 to 8 ranks it is right on {} alone: write `where {}.size == {}`, or look for a number "
+                "that "
+                "should depend on {}.size",
+                right[0], group, right[0], group);
         return DiagnosticError(std::move(diagnostic));
     }
 

@@ -99,7 +99,8 @@ std::string of_marks(const Site& site) {
     if (site.has_marks("+", "+")) return "there is no '++': a loop counts by itself: for i in 0 ..< n";
     for (const std::string_view mark : {"+", "-", "*", "/"})
         if (site.has_marks(mark, "="))
-            return fmt::format("write it out: x = x {} y; a transfer combines with '+>'", mark);
+            return fmt::format("write it out: x = x {} y{}", mark,
+                               mark == "+" ? "; a transfer combines with '+>'" : "");
     if (site.has_marks("=", ">")) return "'->' overwrites, '+>' combines";
     if (site.has_marks(":", "="))
         return site.text(-3) == "let" || site.text(-2) == "let" ? "one '=' gives a value"

@@ -82,6 +82,17 @@ class Files(Check):
         status, lines = self.lines(f"{path}:tree(")
         self.assertEqual((status, lines[0]["kind"]), (1, "error"))
 
+    def test_a_wrong_algorithm_tells_on_which_ranks_it_is_right(self):
+        def hint(body, group="g"):
+            path = self.file("wrong.sched", f"algorithm a all_reduce(x) over {group} {{ {body} }}\n")
+            return self.lines(path)[1][0].get("hint", "")
+        self.assertIn("right on 2, 4 and 8 ranks: write `where pow2(g.size)`",
+                      hint("for k in 0 ..< log2_up(g.size)  each r in g  x : r +> r xor 2**k"))
+        self.assertIn("of 2 to 8 ranks it is right on 4 alone: write `where team.size == 4`",
+                      hint("for s in 1 ..< 4  each r in team  x[r - s] : r +> r + 1 "
+                           "for s in 0 ..< 3  each r in team  x[r - s] : r -> r + 1", "team"))
+        self.assertEqual(hint("x : 0 +> 1"), "")
+
     def test_several_values_of_a_parameter(self):
         path = self.file("a.sched", RIGHT)
         status, lines = self.lines("--with", "radix=2,3,8", path)
