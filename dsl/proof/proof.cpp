@@ -249,7 +249,8 @@ Proofs::Proof Proofs::prove_by_symmetry(const Runnable& runnable, Rank root, con
     } catch (const AsymmetryError&) {
         throw;
     } catch (const DiagnosticError& error) {
-        refuse_wrong_algorithms(*steps, runnable);
+        // An algorithm by itself is proved here in its own terms.
+        if (runnable.schedule) refuse_wrong_algorithms(*steps, runnable);
         throw DiagnosticError(of_composition(error.diagnostic()));
     }
     Proof proof{steps, fingerprint(*steps, &symmetry->symmetry), nullptr, steps->choices, symmetry};

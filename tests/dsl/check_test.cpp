@@ -495,6 +495,28 @@ TEST_CASE(
     CHECK_THAT(refusal("let n = sqrt(4)"), Contains("numbers here are whole"));
 }
 
+TEST_CASE("what is wrong on many ranks is refused as on few, by itself and where it is used") {
+    const std::string off =
+        "algorithm off all_gather(x) over g {\n"
+        "    for s in 0 ..< g.size - 1  each r in g  x[r - s + 1] : r -> r + 1\n}\n";
+    const auto refusal = [&](const std::string& text, const char* topology) {
+        return check_error(off + text, text.empty() ? Collective::all_gather : Collective::all_reduce,
+                           topology);
+    };
+    const std::string schedule =
+        "algorithm direct reduce_scatter(x) over g { each r in g, q in g where q != r  x[q] : r +> q }\n"
+        "schedule s all_reduce(x) { reduce_scatter x over levels[0] using direct\n"
+        "all_gather x over levels[0] using off }\n";
+    for (const char* ranks : {"200", "300"}) {
+        CHECK_THAT(refusal("", ranks),
+                   Contains("2:45: error: algorithm off all_gather on " + std::string(ranks)) &&
+                       Contains("before anything is in it"));
+        CHECK_THAT(refusal(schedule, ranks),
+                   Contains("2:45: error: algorithm off all_gather on " + std::string(ranks)));
+    }
+    CHECK_THAT(refusal(schedule, "20x20"), Contains("2:45: error: algorithm off all_gather on 20"));
+}
+
 TEST_CASE("a counter-example names the iteration, and where what is missing is instead") {
     const std::string early = check_error(
         "algorithm a reduce(x, root) over g {\n for k in 0 ..< log2_up(g.size)\n each i in 0 ..< 2**k where "

@@ -251,8 +251,7 @@ void ComputationProof::write(std::size_t index, std::size_t to, SetId set, Trait
                 step.source, subject_.chunk_text(to)),
             {},
             fmt::format("add to what was kept: {0} = {0} + x; what no later start needs is calculated in x, "
-                        "without a "
-                        "state",
+                        "without a state",
                         target->name));
     check_is_no_rest(step, to);
     contents_.set[to] = set;

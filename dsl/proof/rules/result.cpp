@@ -92,7 +92,8 @@ void add_nearest(const Subject& subject, const Contents& contents, std::size_t a
 }
 
 // Returns how to mend a result that is not what it should be, or "".
-std::string hint_for(const Subject& subject, const Contents& contents, std::size_t at) {
+std::string hint_for(const Subject& subject, const Contents& contents, std::size_t at,
+                     const Expected& expected) {
     const StepGraph& graph = subject.graph;
     if (!graph.hint.empty()) return graph.hint;
     if (contents.writer[at] != nothing && graph.steps[contents.writer[at]].computes() &&
@@ -102,12 +103,12 @@ std::string hint_for(const Subject& subject, const Contents& contents, std::size
         std::ranges::none_of(graph.steps, &Step::combines))
         return "'->' puts a value in the place of what was there, its parts of the result among that; '+>' "
                "combines";
-    if (subject.contract.exchanges() && graph.buffers > 1 && contents.writer[at] == nothing)
+    if (subject.contract.exchanges() && graph.buffers > 1 && contents.writer[at] == nothing &&
+        contents.sets.contains(expected.contributions, subject.rank_of(at)))
         return "a rank's piece for itself has to come there, too: each r in g  x[r] : r -> y[r] : r";
     if (subject.contract.exchanges() && graph.buffers == 1)
         return "what arrives may take the place of what is still to be sent: receive into a second buffer, "
-               "as in "
-               "algorithm NAME all_to_all(x, y)";
+               "as in algorithm NAME all_to_all(x, y)";
     return graph.empty_ranges.empty() ? ""
                                       : "a range ends before its last number; to count down: end >.. last";
 }
@@ -168,7 +169,7 @@ std::string hint_for(const Subject& subject, const Contents& contents, std::size
     if (expected.claim != nothing)
         diagnostic.notes.push_back(
             {subject.graph.promise.claims[expected.claim], "the contract's statement that is not met"});
-    diagnostic.hint = hint_for(subject, contents, at);
+    diagnostic.hint = hint_for(subject, contents, at, expected);
     throw DiagnosticError(std::move(diagnostic));
 }
 
