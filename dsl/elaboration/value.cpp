@@ -111,7 +111,8 @@ Span ended_let(Span place, const std::string& name) {
     const std::string_view text = std::string_view(place.file->text).substr(0, place.begin);
     const std::string let = "let " + name;
     const std::size_t at = text.rfind(let + " ");
-    if (at == text.npos) return {};
+    if (at == text.npos || text.find('}', at) == text.npos)
+        return {};  // `let n = n + 1` is no end of a block
     for (const char* const definition : {"\nalgorithm ", "\nschedule ", "\ncollective ", "\ntopology "})
         if (const std::size_t begin = text.rfind(definition); begin != text.npos && begin > at) return {};
     return {place.file, static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(at + let.size())};

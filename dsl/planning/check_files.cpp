@@ -124,6 +124,10 @@ class Checker {
         if (options_.warns) warnings_->look_at(graph, deadline());
     }
 
+    void give_up_warnings() {
+        if (options_.warns) warnings_->give_up();
+    }
+
     void warn(const ast::File& file, const Library& library) {
         for (const Report& report : warnings_->of(file, library.unused_imports(file))) {
             if (!said_.insert(render(report)).second) continue;
@@ -205,7 +209,7 @@ class Checker {
             for (const Rank size : sizes) try {
                     verify_algorithm(runnable, library, size, roots_to_try(size), deadline(),
                                      [&](const StepGraph& graph) { collect_warnings(graph); });
-                    if (size > most_ranks_proved_in_full) warnings_->give_up();
+                    if (size > most_ranks_proved_in_full) give_up_warnings();
                 } catch (const ConditionError&) {
                     throw;
                 } catch (const DiagnosticError& error) {
@@ -326,7 +330,7 @@ class Checker {
         const auto check = [&] {
             const auto checked = planner.check(request);
             if (checked->is_by_symmetry())
-                warnings_->give_up();
+                give_up_warnings();
             else
                 collect_warnings(checked->graph());
             return checked->levels().ranks();

@@ -493,6 +493,9 @@ TEST_CASE(
     CHECK_THAT(refusal("each q in team where q != x x : root -> q"), Contains("a number is known when"));
     CHECK_THAT(refusal("each q in team x[q ..< q] : root -> q"), Contains("its end is not in a slice"));
     CHECK_THAT(refusal("let n = sqrt(4)"), Contains("numbers here are whole"));
+    CHECK_THAT(refusal("if team.size > 1 { let n = 1 } x : 0 -> n"),
+               Contains("this one ended with its block"));
+    CHECK_THAT(refusal("let n = n + 1"), Contains("hint: known here: x, team, root"));
 }
 
 TEST_CASE("what is wrong on many ranks is refused as on few, by itself and where it is used") {
