@@ -510,7 +510,7 @@ HKT_API hkt_status hkt_mem_is_shared(hkt_comm* comm, const void* memory, size_t 
  * Data are copied through pinned host memory, in pieces; Hocket keeps this memory for the next start, and
  * frees it with comm. Between processes of one host, messages of hkt_send and collectives that only move data
  * are copied from device to device by CUDA IPC where all buffers allow it (HOCKET_CUDA_IPC=off: never);
- * with HOCKET_CUDA_PLANS=on the others are combined there, too: then all ranks must be alike in the place of
+ * with HOCKET_CUDA_PLANS=on all collectives run there as kernels: then ranks must be alike in the place of
  * their buffers, and a call returns when the start is on its stream, with or without a request; a failure
  * comes with a later call.
  * Alignment, count and the in-place forms are as for memory of the host. The kernels (hkt_topk and those
@@ -534,7 +534,7 @@ HKT_API hkt_status hkt_mem_is_shared(hkt_comm* comm, const void* memory, size_t 
  * default stream of the device that the memory is on. The stream remains the caller's. It must live until the
  * operations started with it have ended (hkt_wait, hkt_test); afterwards, call hkt_comm_set_stream with
  * another one. A start keeps the stream that it began with, whichever thread waits for it. A stream that is
- * being captured into a graph is refused when something is started on it, but for what is combined on devices
+ * being captured into a graph is refused when something is started on it, but for what runs as kernels
  * (HOCKET_CUDA_PLANS). Local, never waits, thread-safe.
  * Errors: INVALID_ARGUMENT (a stream, but no CUDA driver in this process), DEVICE. */
 HKT_API hkt_status hkt_comm_set_stream(hkt_comm* comm, void* stream);

@@ -14,6 +14,12 @@
 namespace hocket::dsl {
 namespace {
 
+bool all_have_buffers(const StepGraph& graph) {
+    for (Rank rank = 0; rank < graph.ranks; ++rank)
+        if (graph.input_of(rank) == Share::none && graph.output_of(rank) == Share::none) return false;
+    return true;
+}
+
 // Data that a member combines in a phase. They come from a local peer's memory, or from a message in a slot.
 struct Arrival {
     Rank source;
@@ -141,6 +147,7 @@ RankProgram Projector::run(Rank rank) {
     program.root = graph_.root;
     program.has_input = graph_.input_of(rank) != Share::none;
     program.has_output = graph_.output_of(rank) != Share::none;
+    program.all_have_buffers = !is_own(graph_.collective) || all_have_buffers(graph_);
     program.protocol = protocol_;
     program.chunks = chunks_of(graph_);
     program.buffers = graph_.buffers;

@@ -233,6 +233,7 @@ struct RankProgram {
     Rank root = 0;
     // False if the contract of a collective that a file defines says nothing of this rank's buffer.
     bool has_input = true, has_output = true;
+    bool all_have_buffers = true;   // an input, an output, or both, on every rank
     std::uint64_t fingerprint = 0;  // of all ranks' steps: equal if all ranks do the same
 
     std::vector<Rational> boundaries;  // ascending, distinct

@@ -57,7 +57,7 @@ struct Options : transport::BootstrapOptions {
     std::chrono::milliseconds timeout{60000};         // HOCKET_TIMEOUT_MS: for joining, and for an operation
     bool shares_buffers = false;  // HOCKET_SHARE_BUFFERS: "on" or "off": private buffers that are used often
     bool cuda_ipc = true;         // HOCKET_CUDA_IPC: "on" or "off"
-    bool cuda_plans = false;      // HOCKET_CUDA_PLANS: "on" or "off": reductions run as kernels of devices
+    bool cuda_plans = false;      // HOCKET_CUDA_PLANS: "on" or "off": they run as kernels of devices
     std::string cuda_code;        // HOCKET_CUDA_CODE: the folder of kernels' code, "" for "off"
     bool cuda_launches_block = false;               // CUDA_LAUNCH_BLOCKING, of CUDA
     std::optional<kernels::Path> hand_over;         // HOCKET_HAND_OVER: cache or memory; not set: measured

@@ -8,6 +8,7 @@
 
 #include "dsl/planning/compile.hpp"
 #include "runtime/engine/messages/stage_message.hpp"
+#include "runtime/engine/run/shared_kernels.hpp"
 #include "runtime/transport/net/texts.hpp"
 
 namespace hocket::engine {
@@ -280,7 +281,7 @@ std::string describe(const Execution& execution) {
 std::string details_of(const Execution& execution) {
     const Plan& plan = execution.plan();
     std::string text = record::source_text(*plan.label());
-    if (plan.runs_on_devices() && plan.reduces())
+    if (SharedKernels::suits(plan))
         text += execution.start().is_kernel ? ", on devices" : ", in memory of the host";
     const auto& arguments = execution.start().arguments;
     if (arguments && !arguments->parameters.empty())

@@ -15,14 +15,35 @@ namespace hocket::engine {
 namespace {
 
 std::string doing_of(const Start& start) {
-    return fmt::format("combining send ({}) and recv ({}) on the device",
-                       static_cast<const void*>(start.send), static_cast<const void*>(start.recv));
+    const bool sends = start.plan->input() != dsl::Share::none,
+               receives = start.plan->output() != dsl::Share::none;
+    return fmt::format("running the kernel of {} on {}{}{}", dsl::name_of(start.plan->program().collective),
+                       sends ? fmt::format("send ({})", static_cast<const void*>(start.send)) : "",
+                       sends && receives ? " and " : "",
+                       receives ? fmt::format("recv ({})", static_cast<const void*>(start.recv)) : "");
+}
+
+// A rank without elements has no buffer, and cannot know if the others' are on devices. The same on all
+// ranks.
+bool all_have_elements(const Plan& plan, const Extent& extent) {
+    const dsl::RankProgram& program = plan.program();
+    const dsl::Contract& contract = contract_of(program.collective);
+    if (!extent.uneven && !contract.own) return true;
+    const Layout even(extent.uneven ? 0 : plan.elements_of_x(extent.count));
+    const Layout& layout = extent.uneven ? *extent.uneven : even;
+    for (dsl::Rank rank = 0; rank < program.ranks; ++rank) {
+        const bool is_root = rank == program.root;
+        const bool has_whole = !contract.own && (contract.input.of(is_root) == dsl::Share::whole ||
+                                                 contract.output.of(is_root) == dsl::Share::whole);
+        if (!has_whole && layout.piece_count(rank, program.ranks) == 0) return false;
+    }
+    return true;
 }
 
 }  // namespace
 
 bool KernelStart::is_for(const Plan& plan, const Extent& extent, const device::Buffers& buffers) {
-    return extent.count > 0 && SharedKernels::suits(plan) &&
+    return extent.count > 0 && SharedKernels::suits(plan) && all_have_elements(plan, extent) &&
            (buffers.send || !has_elements(plan, extent, plan.input())) &&
            (buffers.recv || !has_elements(plan, extent, plan.output()));
 }

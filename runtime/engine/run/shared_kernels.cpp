@@ -29,8 +29,8 @@ SharedKernels::~SharedKernels() {
 
 bool SharedKernels::suits(const Plan& plan) {
     const dsl::RankProgram& program = plan.program();
-    return plan.runs_on_devices() && plan.reduces() && SharedRun::suits(program) && !program.computes() &&
-           !jit::why_no_device_kernel(program);
+    return plan.runs_on_devices() && !plan.is_by_pair() && program.all_have_buffers &&
+           SharedRun::suits(program) && !program.computes() && !jit::why_no_device_kernel(program);
 }
 
 device::LoadedKernel& SharedKernels::load(const Plan& plan, device::Queues& queues,

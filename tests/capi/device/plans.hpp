@@ -1,7 +1,8 @@
-// Plans that combine memory of devices as kernels of the devices (HOCKET_CUDA_PLANS), for tests.
+// Plans that run as kernels of the devices that have the buffers (HOCKET_CUDA_PLANS), for tests.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <optional>
@@ -25,7 +26,7 @@ inline Environment with(Environment more) {
     return more;
 }
 
-struct Combining {
+struct Operation {
     hkt_collective collective;
     std::string schedule = "";
     DataType type = DataType::float32;
@@ -35,24 +36,37 @@ struct Combining {
     bool in_place = false;
 };
 
-// In elements; and where the one buffer begins in the other in place.
+// Of a rank's buffers, in elements; and where they begin in one buffer if the rank is in place.
 struct Sizes {
-    std::size_t send, recv, in_place = 0;
+    std::size_t send, recv;
+    std::size_t send_at = 0, recv_at = 0;
 };
 
-inline Sizes sizes_of(const Combining& what, int rank, int ranks) {
-    const std::size_t all = what.count * static_cast<std::size_t>(ranks);
+inline Sizes sizes_of(const Operation& what, int rank, int ranks) {
+    const bool is_root = rank == what.root;
+    const std::size_t one = what.count, all = one * static_cast<std::size_t>(ranks),
+                      own = one * static_cast<std::size_t>(rank);
     switch (what.collective) {
         case HKT_REDUCE_SCATTER:
-            return {all, what.count, what.count * static_cast<std::size_t>(rank)};
+            return {all, one, 0, own};
         case HKT_REDUCE:
-            return {what.count, rank == what.root ? what.count : 0};
+            return {one, is_root ? one : 0};
+        case HKT_BROADCAST:
+            return {is_root ? one : 0, one};
+        case HKT_ALL_GATHER:
+            return {one, all, own, 0};
+        case HKT_GATHER:
+            return is_root ? Sizes{one, all, own, 0} : Sizes{one, 0};
+        case HKT_SCATTER:
+            return is_root ? Sizes{all, one, 0, own} : Sizes{0, one};
+        case HKT_ALL_TO_ALL:
+            return {all, all};
         default:
-            return {what.count, what.count};
+            return {one, one};
     }
 }
 
-inline Plan plan_of(hkt_comm* comm, const Combining& what) {
+inline Plan plan_of(hkt_comm* comm, const Operation& what) {
     hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
     options.schedule = what.schedule.c_str();
     options.root = what.root;
@@ -74,44 +88,85 @@ inline std::size_t launches(const Cuda& cuda) {
     return Cuda::is_fake() ? cuda.count("cuLaunchKernel") : 0;
 }
 
+// A rank's send and recv: apart, or in one buffer.
+class Buffers {
+  public:
+    Buffers(const Cuda& cuda, const Sizes& sizes, std::size_t element, bool is_one)
+        : sizes_(sizes),
+          element_(element),
+          is_one_(is_one),
+          on_host_{Bytes(send_bytes(), std::byte{0x77}), Bytes(recv_bytes(), std::byte{0x77})},
+          send_(cuda, std::max<std::size_t>(1, send_bytes())),
+          recv_(cuda, std::max<std::size_t>(1, recv_bytes())) {}
+
+    // The same on the host and on the device. input: of sizes.send elements.
+    void write(const Bytes& input) {
+        on_host_ = {Bytes(send_bytes(), std::byte{0x77}), Bytes(recv_bytes(), std::byte{0x77})};
+        std::ranges::copy(input, on_host_[0].begin() + offset(send_at()));
+        send_.write(on_host_[0]);
+        recv_.write(on_host_[1]);
+    }
+    const std::byte* send(bool on_device) const {
+        return (on_device ? send_.data() : on_host_[0].data()) + send_at() * element_;
+    }
+    std::byte* recv(bool on_device) {
+        std::byte* const block = is_one_     ? (on_device ? send_.data() : on_host_[0].data())
+                                 : on_device ? recv_.data()
+                                             : on_host_[1].data();
+        return block + (is_one_ ? sizes_.recv_at * element_ : 0);
+    }
+    // In place, nobody promises what the rest of send becomes.
+    void compare(const std::string& name) const {
+        const Bytes sent = first(send_.read(), send_bytes()), received = first(recv_.read(), recv_bytes());
+        const auto result = [&](const Bytes& block) {
+            const auto begin = block.begin() + offset(sizes_.recv_at);
+            return Bytes(begin, begin + offset(sizes_.recv));
+        };
+        if (is_one_)
+            return expect(result(sent) == result(on_host_[0]),
+                          name + ": another result on a device, in place");
+        expect(sent == on_host_[0], name + ": it wrote to what it sends");
+        expect(received == on_host_[1], name + ": another result on a device");
+    }
+
+  private:
+    std::size_t send_at() const { return is_one_ ? sizes_.send_at : 0; }
+    std::size_t send_bytes() const {
+        return element_ *
+               (is_one_ ? std::max(sizes_.send_at + sizes_.send, sizes_.recv_at + sizes_.recv) : sizes_.send);
+    }
+    std::size_t recv_bytes() const { return is_one_ ? 0 : element_ * sizes_.recv; }
+    std::ptrdiff_t offset(std::size_t elements) const {
+        return static_cast<std::ptrdiff_t>(elements * element_);
+    }
+    static Bytes first(Bytes bytes, std::size_t count) {
+        bytes.resize(count);
+        return bytes;
+    }
+
+    const Sizes sizes_;
+    const std::size_t element_;
+    const bool is_one_;
+    std::array<Bytes, 2> on_host_;
+    const DeviceMemory send_, recv_;
+};
+
 // The same start on memory of the host and on a device, twice. kernels: by each start on a device; nullopt:
 // any number.
-inline void check(const Cuda& cuda, hkt_comm* comm, const Combining& what,
+inline void check(const Cuda& cuda, hkt_comm* comm, const Operation& what,
                   std::optional<std::size_t> kernels = 1) {
     const int rank = hkt_comm_rank(comm);
-    const std::size_t element = element_size(what.type);
     const Sizes sizes = sizes_of(what, rank, hkt_comm_size(comm));
     const Plan plan = plan_of(comm, what);
-    const bool is_one = what.in_place && sizes.recv > 0;
+    Buffers buffers(cuda, sizes, element_size(what.type), what.in_place && sizes.send > 0 && sizes.recv > 0);
     for (int start = 0; start < 2; ++start) {
-        Bytes from = random_elements(what.type, sizes.send, static_cast<std::uint64_t>(97 * rank + start));
-        Bytes to(sizes.recv * element, std::byte{0x77});
-        const DeviceMemory send(cuda, std::max<std::size_t>(1, from.size())),
-            recv(cuda, std::max<std::size_t>(1, to.size()));
-        send.write(from);
-        recv.write(to);
-        std::byte* const own = is_one ? from.data() + sizes.in_place * element : to.data();
-        must(comm, hkt_plan_start(plan.get(), from.data(), own, what.count, nullptr));
+        buffers.write(random_elements(what.type, sizes.send, static_cast<std::uint64_t>(97 * rank + start)));
+        must(comm, hkt_plan_start(plan.get(), buffers.send(false), buffers.recv(false), what.count, nullptr));
         const std::size_t before = launches(cuda);
-        must(comm, hkt_plan_start(plan.get(), send.data(),
-                                  is_one ? send.data() + sizes.in_place * element : recv.data(), what.count,
-                                  nullptr));
+        must(comm, hkt_plan_start(plan.get(), buffers.send(true), buffers.recv(true), what.count, nullptr));
         if (Cuda::is_fake() && kernels)
             expect(launches(cuda) - before == *kernels, std::to_string(launches(cuda) - before) + " kernels");
-        Bytes sent = send.read(), received = recv.read();
-        sent.resize(from.size());
-        received.resize(to.size());
-        // In place, nobody promises what the rest of send becomes.
-        if (is_one) {
-            const auto part = [&](Bytes& bytes) {
-                const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(sizes.in_place * element);
-                return Bytes(begin, begin + static_cast<std::ptrdiff_t>(sizes.recv * element));
-            };
-            expect(part(sent) == part(from), what.schedule + ": another result on a device, in place");
-        } else {
-            expect(sent == from, what.schedule + ": it wrote to what it sends");
-            expect(received == to, what.schedule + ": another result on a device");
-        }
+        buffers.compare(what.schedule);
     }
 }
 

@@ -55,7 +55,7 @@ TEST_CASE("ranks that differ in the place of their buffers are told so") {
         INFO((is_first ? "in the first start" : "in the second start"));
         const auto outcomes =
             run_on_a_host(3, {{"HOCKET_TIMEOUT_MS", "20000"}}, [&](int rank, const Cuda& cuda) {
-                const Combining what{.collective = HKT_ALL_REDUCE, .schedule = "direct"};
+                const Operation what{.collective = HKT_ALL_REDUCE, .schedule = "direct"};
                 const DeviceMemory memory(cuda, 4 * what.count);
                 Bytes host(4 * what.count);
                 const Comm comm = join();
@@ -79,7 +79,7 @@ TEST_CASE("a start whose buffers are on the host and on a device goes by way of 
     CHECK(run_on_devices(
               "aa",
               [&](const Cuda& cuda, hkt_comm* comm) {
-                  const Combining what{.collective = HKT_ALL_REDUCE, .schedule = "direct"};
+                  const Operation what{.collective = HKT_ALL_REDUCE, .schedule = "direct"};
                   const Plan plan = plan_of(comm, what);
                   for (int start = 0; start < 3; ++start) {
                       const Bytes from = random_elements(

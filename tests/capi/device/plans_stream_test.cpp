@@ -19,7 +19,7 @@ TEST_CASE("a start returns at once, and its stream has the result") {
     CHECK(run_on_devices(
               "aaa",
               [&](const Cuda& cuda, hkt_comm* comm) {
-                  const Combining what{.collective = HKT_ALL_REDUCE, .schedule = "ring"};
+                  const Operation what{.collective = HKT_ALL_REDUCE, .schedule = "ring"};
                   const Plan plan = plan_of(comm, what),
                              other = plan_of(comm, {.collective = HKT_ALL_REDUCE});
                   const DeviceMemory memory(cuda, 4 * what.count);
@@ -54,7 +54,7 @@ TEST_CASE("a failure of a start that nobody waits for comes with a later call") 
     if (!Cuda::is_fake()) HOCKET_SKIP("a real driver cannot hold a kernel");
     const Tally ready, done;
     const auto outcomes = run_on_a_host(3, {{"HOCKET_TIMEOUT_MS", "3000"}}, [&](int rank, const Cuda& cuda) {
-        const Combining what{.collective = HKT_ALL_REDUCE, .schedule = "ring"};
+        const Operation what{.collective = HKT_ALL_REDUCE, .schedule = "ring"};
         const DeviceMemory memory(cuda, 4 * what.count);
         const Comm comm = join();
         const Plan plan = plan_of(comm.get(), what);
@@ -84,7 +84,7 @@ TEST_CASE("blocking starts alone leave no more behind than what is in flight") {
     CHECK(run_on_devices(
               "aa",
               [&](const Cuda& cuda, hkt_comm* comm) {
-                  const Combining what{.collective = HKT_ALL_REDUCE, .schedule = "direct", .count = 5000};
+                  const Operation what{.collective = HKT_ALL_REDUCE, .schedule = "direct", .count = 5000};
                   const Plan plan = plan_of(comm, what);
                   const DeviceMemory memory(cuda, 4 * what.count);
                   DeviceStream stream(cuda);
@@ -104,7 +104,7 @@ TEST_CASE("a program that makes blocking starts alone is told of a rank that doe
     if (!Cuda::is_fake()) HOCKET_SKIP("a real device may need longer");
     const Tally ready, done;
     const auto outcomes = run_on_a_host(3, {{"HOCKET_TIMEOUT_MS", "3000"}}, [&](int rank, const Cuda& cuda) {
-        const Combining what{.collective = HKT_ALL_REDUCE, .schedule = "ring"};
+        const Operation what{.collective = HKT_ALL_REDUCE, .schedule = "ring"};
         const DeviceMemory memory(cuda, 4 * what.count);
         const Comm comm = join();
         const Plan plan = plan_of(comm.get(), what);
@@ -134,7 +134,7 @@ TEST_CASE("a start comes behind earlier ones on other streams, also if one was c
     CHECK(run_on_devices(
               "aa",
               [&](const Cuda& cuda, hkt_comm* comm) {
-                  const Combining what{.collective = HKT_ALL_REDUCE, .schedule = "ring"};
+                  const Operation what{.collective = HKT_ALL_REDUCE, .schedule = "ring"};
                   const Plan plan = plan_of(comm, what);
                   const DeviceMemory first(cuda, 4 * what.count), second(cuda, 4 * what.count);
                   DeviceStream one(cuda), captured(cuda), other(cuda);
@@ -166,7 +166,7 @@ TEST_CASE("a start waits for room for its arguments, and takes no memory while k
     CHECK(run_on_devices(
               "aa",
               [&](const Cuda& cuda, hkt_comm* comm) {
-                  const Combining what{.collective = HKT_ALL_REDUCE, .schedule = "ring", .count = 2000};
+                  const Operation what{.collective = HKT_ALL_REDUCE, .schedule = "ring", .count = 2000};
                   const Plan plan = plan_of(comm, what);
                   const DeviceMemory memory(cuda, 4 * what.count);
                   DeviceStream stream(cuda);
@@ -199,7 +199,7 @@ TEST_CASE("graphs of more starts than there is room for get more of it") {
     CHECK(run_on_devices(
               "aa",
               [&](const Cuda& cuda, hkt_comm* comm) {
-                  const Combining what{.collective = HKT_ALL_REDUCE, .schedule = "ring", .count = 2000};
+                  const Operation what{.collective = HKT_ALL_REDUCE, .schedule = "ring", .count = 2000};
                   const Plan plan = plan_of(comm, what);
                   const DeviceMemory memory(cuda, 4 * what.count);
                   DeviceStream stream(cuda);
@@ -292,11 +292,47 @@ TEST_CASE("starts in graphs give the host's bits in every replay, mixed with oth
               on) == "");
 }
 
+TEST_CASE("every collective can be captured, and its replays give the host's bits") {
+    CHECK(run_on_devices(
+              "aaa",
+              [&](const Cuda& cuda, hkt_comm* comm) {
+                  DeviceStream stream(cuda);
+                  must(comm, hkt_comm_set_stream(comm, stream.handle()));
+                  for (const hkt_collective collective :
+                       {HKT_ALL_REDUCE, HKT_REDUCE_SCATTER, HKT_REDUCE, HKT_ALL_GATHER, HKT_BROADCAST,
+                        HKT_GATHER, HKT_SCATTER, HKT_ALL_TO_ALL}) {
+                      const Operation what{.collective = collective, .schedule = "default", .count = 7001};
+                      const Plan plan = plan_of(comm, what);
+                      const Sizes sizes = sizes_of(what, hkt_comm_rank(comm), 3);
+                      Buffers buffers(cuda, sizes, 4, false);
+                      const auto start = [&](bool on_device) {
+                          must(comm, hkt_plan_start(plan.get(), buffers.send(on_device),
+                                                    buffers.recv(on_device), what.count, nullptr));
+                      };
+                      start(true);
+                      const DeviceGraph graph(cuda, stream.handle(), [&] { start(true); });
+                      for (int round = 0; round < 3; ++round) {
+                          must(cuda.stream_synchronize(stream.handle()), "cuStreamSynchronize");
+                          buffers.write(
+                              random_elements(what.type, sizes.send,
+                                              static_cast<std::uint64_t>(round + 7 * hkt_comm_rank(comm))));
+                          graph.launch(stream.handle());
+                          start(false);
+                          must(cuda.stream_synchronize(stream.handle()), "cuStreamSynchronize");
+                          buffers.compare(hkt_collective_name(collective));
+                      }
+                      must(comm, hkt_barrier(comm));
+                  }
+                  expect(hkt_comm_info(comm, "by_host") == std::string(), hkt_comm_info(comm, "by_host"));
+              },
+              on) == "");
+}
+
 TEST_CASE("a start that the ranks have to meet for is refused in a graph, and may be started before") {
     CHECK(run_on_devices(
               "aa",
               [&](const Cuda& cuda, hkt_comm* comm) {
-                  const Combining what{.collective = HKT_ALL_REDUCE, .schedule = "ring"};
+                  const Operation what{.collective = HKT_ALL_REDUCE, .schedule = "ring"};
                   const Plan plan = plan_of(comm, what);
                   const DeviceMemory memory(cuda, 4 * what.count);
                   DeviceStream stream(cuda);
@@ -326,7 +362,7 @@ TEST_CASE("a start that the ranks have to meet for is refused in a graph, and ma
 TEST_CASE("a replay that a rank does not launch is told by hkt_comm_status, with the rank") {
     const Tally ready, done;
     const auto outcomes = run_on_a_host(3, {{"HOCKET_TIMEOUT_MS", "3000"}}, [&](int rank, const Cuda& cuda) {
-        const Combining what{.collective = HKT_ALL_REDUCE, .schedule = "direct"};
+        const Operation what{.collective = HKT_ALL_REDUCE, .schedule = "direct"};
         const DeviceMemory memory(cuda, 4 * what.count);
         DeviceStream stream(cuda);
         const Comm comm = join();
@@ -361,7 +397,7 @@ TEST_CASE("a replay that a rank does not launch is told while a start of another
     if (!Cuda::is_fake()) HOCKET_SKIP("a real device may need longer");
     const Tally ready, done;
     const auto outcomes = run_on_a_host(3, {{"HOCKET_TIMEOUT_MS", "4000"}}, [&](int rank, const Cuda& cuda) {
-        const Combining what{.collective = HKT_ALL_REDUCE, .schedule = "direct"};
+        const Operation what{.collective = HKT_ALL_REDUCE, .schedule = "direct"};
         const DeviceMemory memory(cuda, 4 * what.count), beside(cuda, 4 * what.count);
         DeviceStream stream(cuda), held(cuda);
         const Comm comm = join();

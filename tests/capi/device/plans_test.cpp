@@ -1,8 +1,9 @@
-// Collectives that combine memory of devices as kernels of the devices: the host's bits.
+// Collectives of memory of devices as kernels of the devices: the host's bits.
 #include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "tests/capi/device/plans.hpp"
@@ -16,8 +17,8 @@ using namespace hocket::test;
 
 namespace {
 
-std::vector<Combining> library_for(int ranks) {
-    std::vector<Combining> all;
+std::vector<Operation> library_for(int ranks) {
+    std::vector<Operation> all;
     const auto add = [&](hkt_collective collective, std::initializer_list<const char*> schedules) {
         for (const char* schedule : schedules)
             for (const bool in_place : {false, true})
@@ -30,12 +31,17 @@ std::vector<Combining> library_for(int ranks) {
     if ((ranks & (ranks - 1)) == 0) add(HKT_ALL_REDUCE, {"halving"});
     add(HKT_REDUCE_SCATTER, {"direct", "ring", "default"});
     add(HKT_REDUCE, {"direct", "binomial", "default"});
+    add(HKT_ALL_GATHER, {"ring", "direct", "default"});
+    add(HKT_BROADCAST, {"direct", "binomial", "tree", "chain(3)", "scatter", "default"});
+    add(HKT_GATHER, {"direct", "binomial", "default"});
+    add(HKT_SCATTER, {"direct", "binomial", "default"});
+    add(HKT_ALL_TO_ALL, {"direct", "pairwise", "bruck", "default"});
     return all;
 }
 
 }  // namespace
 
-TEST_CASE("the library's schedules that combine give the host's bits as kernels of devices") {
+TEST_CASE("the library's schedules give the host's bits as kernels of devices") {
     for (const std::string hosts : {"aa", "aaa", "aaaa"}) {
         INFO(hosts);
         CHECK(run_on_devices(
@@ -43,7 +49,7 @@ TEST_CASE("the library's schedules that combine give the host's bits as kernels 
                   [&](const Cuda& cuda, hkt_comm* comm) {
                       // With each 5th, each schedule occurs on some number of ranks, in place or not.
                       std::size_t number = hosts.size() * 2;
-                      for (const Combining& what : library_for(static_cast<int>(hosts.size())))
+                      for (const Operation& what : library_for(static_cast<int>(hosts.size())))
                           if (number++ % in_long_form(1u, 5u) == 0) check(cuda, comm, what);
                       if (Cuda::is_fake())
                           expect(cuda.count("cuMemcpyDtoHAsync") == 0, "something went by way of the host");
@@ -153,6 +159,97 @@ TEST_CASE("a rank whose count is 0 has no recv, and combines with the others' ke
               on) == "");
 }
 
+TEST_CASE("counts by rank move on devices as on the host, also if one is 0") {
+    CHECK(run_on_devices(
+              "aaaa",
+              [&](const Cuda& cuda, hkt_comm* comm) {
+                  const auto rank = static_cast<std::size_t>(hkt_comm_rank(comm));
+                  std::mt19937_64 random(23);  // the same on all ranks
+                  for (int start = 0; start < 12; ++start) {
+                      std::vector<std::size_t> counts;
+                      std::size_t all = 0;
+                      for (int i = 0; i < 4; ++i) all += counts.emplace_back(1 + random() % 9000);
+                      const auto root = static_cast<std::int32_t>(random() % 4);
+                      const bool has_empty = start % 4 == 3, is_root = root == hkt_comm_rank(comm);
+                      if (has_empty) all -= std::exchange(counts[random() % 4], 0);
+                      const auto run = [&](const void* in, void* out) {
+                          if (start % 3 == 0)
+                              return hkt_all_gather_v(in, out, counts.data(), HKT_INT16, comm, nullptr);
+                          if (start % 3 == 1)
+                              return hkt_gather_v(in, out, counts.data(), HKT_INT16, root, comm, nullptr);
+                          return hkt_scatter_v(in, out, counts.data(), HKT_INT16, root, comm, nullptr);
+                      };
+                      const std::size_t piece = 2 * counts[rank];
+                      const bool sends_all = start % 3 == 2 && is_root,
+                                 takes_all = start % 3 == 0 || (start % 3 == 1 && is_root);
+                      const std::size_t sent = sends_all        ? 2 * all
+                                               : start % 3 == 2 ? 0
+                                                                : piece,
+                                        received = takes_all        ? 2 * all
+                                                   : start % 3 == 1 ? 0
+                                                                    : piece;
+                      const Bytes from = contents(sent, static_cast<int>(rank) + start);
+                      Bytes wanted(received);
+                      const DeviceMemory send(cuda, sent + 1), recv(cuda, received + 1);
+                      Bytes padded = from;
+                      padded.resize(sent + 1);
+                      send.write(padded);
+                      must(comm, run(from.data(), wanted.data()));
+                      const std::size_t before = launches(cuda);
+                      must(comm, run(send.data(), recv.data()));
+                      // A rank without a buffer cannot know where the others' are.
+                      const bool is_kernel = start % 3 == 0 || !has_empty;
+                      if (Cuda::is_fake())
+                          expect(launches(cuda) == before + (is_kernel ? 1 : 0), "not the way expected");
+                      Bytes got = recv.read();
+                      got.resize(received);
+                      expect(got == wanted, "another result on a device in start " + std::to_string(start));
+                  }
+              },
+              on) == "");
+}
+
+TEST_CASE("a collective of a file is a kernel if every rank has a buffer") {
+    const TemporaryFolder folder;
+    const std::string file = folder.path() + "/own.sched";
+    std::ofstream(file) << "collective handed(x) over g {\n"
+                           "    before x : 0\n"
+                           "    after  x : 1 = x : 0\n"
+                           "}\n"
+                           "algorithm one handed(x) over g { x : 0 -> 1 }\n"
+                           "collective around(x) over g {\n"
+                           "    before each r in g  x : r\n"
+                           "    after  each r in g  x : r + 1 = x : r\n"
+                           "}\n"
+                           "algorithm all around(x) over g { each r in g  x : r -> r + 1 }\n";
+    CHECK(run_on_devices(
+              "aaa",
+              [&](const Cuda& cuda, hkt_comm* comm) {
+                  const int rank = hkt_comm_rank(comm);
+                  for (const bool is_around : {false, true}) {
+                      hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
+                      const std::string collective = file + (is_around ? ":around" : ":handed"),
+                                        schedule = file + (is_around ? ":all" : ":one");
+                      options.collective = collective.c_str();
+                      options.schedule = schedule.c_str();
+                      hkt_plan* made = nullptr;
+                      must(comm,
+                           hkt_plan_create(comm, HKT_ALL_REDUCE, HKT_FLOAT32, HKT_SUM, &options, &made));
+                      const Plan plan(made);
+                      const DeviceMemory send(cuda, 80'000), recv(cuda, 80'000);
+                      send.write(contents(80'000, rank));
+                      const std::size_t before = launches(cuda);
+                      must(comm, hkt_plan_start(plan.get(), send.data(), recv.data(), 20'000, nullptr));
+                      if (Cuda::is_fake())
+                          expect(launches(cuda) == before + (is_around ? 1 : 0), "not the way expected");
+                      if (is_around || rank == 1)
+                          expect(recv.read() == contents(80'000, is_around ? (rank + 2) % 3 : 0),
+                                 "another result of " + collective);
+                  }
+              },
+              on) == "");
+}
+
 TEST_CASE("a barrier has no kernel") {
     if (!Cuda::is_fake()) HOCKET_SKIP("a real driver does not count calls");
     CHECK(run_on_devices(
@@ -166,30 +263,31 @@ TEST_CASE("a barrier has no kernel") {
               on) == "");
 }
 
-TEST_CASE("random schedules that combine give the host's bits as kernels of devices") {
+TEST_CASE("random schedules give the host's bits as kernels of devices") {
     const TemporaryFolder folder;
     const Seeds seeds = seeds_from("HOCKET_DEVICE_SEEDS", {1, in_long_form(120u, 25u)});
-    const std::map<dsl::Collective, hkt_collective> combining = {
-        {dsl::Collective::all_reduce, HKT_ALL_REDUCE},
-        {dsl::Collective::reduce_scatter, HKT_REDUCE_SCATTER},
-        {dsl::Collective::reduce, HKT_REDUCE}};
+    const std::map<dsl::Collective, hkt_collective> known = {
+        {dsl::Collective::all_reduce, HKT_ALL_REDUCE}, {dsl::Collective::reduce_scatter, HKT_REDUCE_SCATTER},
+        {dsl::Collective::reduce, HKT_REDUCE},         {dsl::Collective::all_gather, HKT_ALL_GATHER},
+        {dsl::Collective::broadcast, HKT_BROADCAST},   {dsl::Collective::gather, HKT_GATHER},
+        {dsl::Collective::scatter, HKT_SCATTER},       {dsl::Collective::all_to_all, HKT_ALL_TO_ALL}};
     std::size_t compared = 0;
     const Tally as_kernels;
     for (const auto& [ranks, all] : random_schedules(folder.path(), seeds, 4)) {
         INFO(ranks << " ranks");
         compared += static_cast<std::size_t>(std::count_if(
-            all.begin(), all.end(), [&](const auto& one) { return combining.contains(one.collective); }));
+            all.begin(), all.end(), [&](const auto& one) { return known.contains(one.collective); }));
         const auto outcomes = run_on_a_host(ranks, {}, [&](int rank, const Cuda& cuda) {
             for (const RandomSchedule& one : all) {
-                const auto collective = combining.find(one.collective);
-                if (collective == combining.end()) continue;
+                const auto collective = known.find(one.collective);
+                if (collective == known.end()) continue;
                 hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
                 options.topology = one.topology.c_str();
                 const Comm comm = join(&options);
                 const DataType type = one.seed % 3 == 0 ? DataType::bfloat16 : DataType::float32;
                 try {
                     // A schedule that computes, or has too many pieces, goes by way of the host.
-                    const Combining what{.collective = collective->second,
+                    const Operation what{.collective = collective->second,
                                          .schedule = one.schedule,
                                          .type = type,
                                          .count = 17'001 + one.seed * 13,
@@ -222,15 +320,16 @@ TEST_CASE("random counts of several types, started in turn, give the host's bits
                   std::mt19937_64 random(4711);  // the same on all ranks
                   const DataType types[] = {DataType::float32, DataType::float16, DataType::int8,
                                             DataType::float64};
-                  for (int i = 0; i < in_long_form(12, 5); ++i) {
+                  const hkt_collective collectives[] = {HKT_ALL_REDUCE, HKT_REDUCE_SCATTER, HKT_ALL_GATHER,
+                                                        HKT_ALL_TO_ALL, HKT_BROADCAST};
+                  for (int i = 0; i < in_long_form(24, 8); ++i) {
                       const DataType type = types[random() % std::size(types)];
                       const std::size_t least = (std::size_t{16} << 10) / element_size(type) + 1;
-                      const Combining what{
-                          .collective = random() % 2 == 0 ? HKT_ALL_REDUCE : HKT_REDUCE_SCATTER,
-                          .schedule = random() % 2 == 0 ? "direct" : "ring",
-                          .type = type,
-                          .count = least + random() % 100'000,
-                          .in_place = random() % 2 == 0};
+                      const Operation what{.collective = collectives[random() % std::size(collectives)],
+                                           .schedule = random() % 2 == 0 ? "direct" : "default",
+                                           .type = type,
+                                           .count = least + random() % 100'000,
+                                           .in_place = random() % 2 == 0};
                       check(cuda, comm, what);
                   }
               },
@@ -242,7 +341,7 @@ TEST_CASE("ranks that are threads of one process give the host's bits as kernels
     for (const std::vector<int>& ranks_of : {std::vector{3}, std::vector{2, 1}}) {
         INFO(ranks_of.size() << " processes");
         run_threads(ranks_of, [&](const Cuda& cuda, hkt_comm* comm) {
-            const Combining what{.collective = HKT_ALL_REDUCE};
+            const Operation what{.collective = HKT_ALL_REDUCE};
             const DeviceMemory send(cuda, 4 * what.count), recv(cuda, 4 * what.count);
             DeviceStream stream(cuda);
             must(comm, hkt_comm_set_stream(comm, stream.handle()));
@@ -348,7 +447,7 @@ TEST_CASE("plans that ranks have made at different times start together") {
     CHECK(run_on_devices(
               "aa",
               [&](const Cuda& cuda, hkt_comm* comm) {
-                  const Combining what{.collective = HKT_ALL_REDUCE, .schedule = "direct"};
+                  const Operation what{.collective = HKT_ALL_REDUCE, .schedule = "direct"};
                   const Plan first = plan_of(comm, what), second = plan_of(comm, what);
                   const DeviceMemory memory(cuda, 80'044), host_like(cuda, 80'044);
                   for (int i = 0; i < 4; ++i) {
@@ -368,7 +467,7 @@ TEST_CASE("plans that ranks have made at different times start together") {
 TEST_CASE("a rank that changes to another context of its device is told so, and the others, too") {
     const auto outcomes = run_on_a_host(2, {{"HOCKET_TIMEOUT_MS", "8000"}}, [&](int rank, const Cuda& cuda) {
         const Comm comm = join();
-        const Combining what{.collective = HKT_ALL_REDUCE, .schedule = "ring"};
+        const Operation what{.collective = HKT_ALL_REDUCE, .schedule = "ring"};
         const Plan plan = plan_of(comm.get(), what);
         const DeviceMemory first(cuda, 4 * what.count);
         must(comm.get(), hkt_plan_start(plan.get(), first.data(), first.data(), what.count, nullptr));
