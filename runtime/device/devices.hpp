@@ -35,6 +35,8 @@ struct DeviceUse {
     bool launches_block = false;
     std::chrono::nanoseconds timeout{};  // of a start
     std::string code_folder = "";        // keeps compiled code of kernels; "": none does
+    // The most bytes of an input that kernels of plans send as packets, at most as many as they can.
+    std::uint64_t packet_bytes = 0;
 };
 
 class Devices {

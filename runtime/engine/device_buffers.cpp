@@ -10,7 +10,8 @@ DeviceBuffers::DeviceBuffers(const Options& options, const RankLog& log, const t
     : devices_({.may_export = options.cuda_ipc,
                 .launches_block = options.cuda_launches_block,
                 .timeout = options.timeout,
-                .code_folder = options.cuda_code},
+                .code_folder = options.cuda_code,
+                .packet_bytes = options.cuda_packets},
                [&log](const std::string& reason) {
                    log.log(LogLevel::info, "data of devices go by way of the host: {}", reason);
                }),

@@ -80,14 +80,19 @@ std::string text_of(const KernelShape& kernel) {
                        kernel.streamed, kernel.multiplies, text_of(kernel.epilogue), text_of(kernel.defined));
 }
 
+std::string text_of(const DeviceStep& step) {
+    return fmt::format("{} {} {} {} {} {} {} {} [{}] {}\n", static_cast<int>(step.kind), step.operation,
+                       step.operands, step.begin, step.end, step.synchronizes, step.peer, step.message,
+                       fmt::join(step.areas, " "), text_of(step.kernel));
+}
+
 }  // namespace
 
 std::string key_of(const DeviceShape& shape) {
     std::string text = fmt::format("{}\nareas {} peers {}\n", interface_version, shape.areas, shape.peers);
-    for (const DeviceStep& step : shape.steps)
-        text += fmt::format("{} {} {} {} {} {} {} {} [{}] {}\n", static_cast<int>(step.kind), step.operation,
-                            step.operands, step.begin, step.end, step.synchronizes, step.peer, step.message,
-                            fmt::join(step.areas, " "), text_of(step.kernel));
+    for (const DeviceStep& step : shape.steps) text += text_of(step);
+    text += "packets\n";
+    for (const DeviceStep& step : shape.packet_steps) text += text_of(step);
     return text;
 }
 

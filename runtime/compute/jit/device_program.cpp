@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/error.hpp"
@@ -18,22 +19,40 @@ bool multiplies(const dsl::RankProgram& program, ReduceOp op, const dsl::Formula
     return contract_of(program.collective).combines() && defined.items.empty() && row_of(op).multiplies;
 }
 
+// Returns true for an await of the first signal: the local peer's input may be read from then on.
+bool awaits_entry(const dsl::Op& op) {
+    return op.kind == Kind::await && !op.guards_buffers && op.message == 1;
+}
+
+bool is_input_of_local_peer(const dsl::RankProgram& program, dsl::AreaId area) {
+    return area >= dsl::areas_of_a_rank && area < program.first_scratch() &&
+           area % dsl::areas_of_a_rank == dsl::input_area;
+}
+
 class ShapeMaker {
   public:
     ShapeMaker(const dsl::RankProgram& program, DataType type, ReduceOp op, const dsl::Formula& defined)
-        : program_(program), type_(type), op_(op), defined_(defined), before_(ops()) {
+        : program_(program),
+          type_(type),
+          op_(op),
+          defined_(defined),
+          before_(ops()),
+          peers_(static_cast<std::uint32_t>(program.local_peers.size())) {
         for (dsl::OpId id = 0; id < ops(); ++id)
             for (const dsl::OpId next : program.ops[id].successors) before_[next].push_back(id);
     }
 
     DeviceShape make() {
-        shape_.areas = static_cast<std::uint32_t>(areas_of_kernel(program_));
-        shape_.peers = static_cast<std::uint32_t>(program_.local_peers.size());
+        DeviceShape shape;
+        shape.areas = static_cast<std::uint32_t>(areas_of_kernel(program_));
+        shape.peers = peers_;
         copy_input();
         for (dsl::OpId id = 0; id < ops(); ++id) add(id);
         meet();
         copy_output();
-        return std::move(shape_);
+        shape.steps = std::exchange(steps_, {});
+        if (goes_by_packets(program_)) shape.packet_steps = make_packet_steps();
+        return shape;
     }
 
   private:
@@ -57,7 +76,7 @@ class ShapeMaker {
         if (!stages_output(program_)) return;
         copy(callers_output(program_), dsl::output_area, program_.output_origin,
              last_of(program_.output(), dsl::Rational(program_.buffers - 1)), one_operand());
-        shape_.steps.back().synchronizes = true;
+        steps_.back().synchronizes = true;
     }
 
     KernelShape one_operand() const { return KernelShape::of(type_, op_, 1, 1); }
@@ -72,22 +91,37 @@ class ShapeMaker {
         const auto& boundaries = program_.boundaries;
         const auto end = std::ranges::lower_bound(boundaries, last);
         if (end == boundaries.end() || *end != last) refuse(0, "its input or output ends at no boundary");
-        shape_.steps.push_back({.kind = DeviceStep::Kind::elements,
-                                .operation = 0,
-                                .kernel = kernel,
-                                .areas = {to, from},
-                                .operands = 1,
-                                .begin = begin,
-                                .end = static_cast<std::uint32_t>(end - boundaries.begin())});
+        steps_.push_back({.kind = DeviceStep::Kind::elements,
+                          .operation = 0,
+                          .kernel = kernel,
+                          .areas = {to, from},
+                          .operands = 1,
+                          .begin = begin,
+                          .end = static_cast<std::uint32_t>(end - boundaries.begin())});
+    }
+
+    // An await of a local peer's first signal becomes the arrival of its input. The ranks do not meet at the
+    // end: nobody touches another rank's memory but to bring packets, which that rank has waited for.
+    std::vector<DeviceStep> make_packet_steps() {
+        copy_input();
+        steps_.push_back({.kind = DeviceStep::Kind::push, .operation = 0});
+        forget_steps();
+        for (dsl::OpId id = 0; id < ops(); ++id) {
+            if (program_.ops[id].is_elementwise()) add_elements(id);
+            if (!awaits_entry(program_.ops[id])) continue;
+            forget_steps();
+            steps_.push_back({.kind = DeviceStep::Kind::pull, .operation = id, .peer = peer_of(id)});
+        }
+        return std::exchange(steps_, {});
     }
 
     // A stripe ends when all ranks are done with it: nobody reads or writes another rank's memory any more.
     void meet() {
         const std::uint32_t signal = program_.signals + 1;
         forget_steps();
-        shape_.steps.push_back({.kind = DeviceStep::Kind::signal, .operation = end(), .message = signal});
-        for (std::uint32_t peer = 0; peer < shape_.peers; ++peer)
-            shape_.steps.push_back(
+        steps_.push_back({.kind = DeviceStep::Kind::signal, .operation = end(), .message = signal});
+        for (std::uint32_t peer = 0; peer < peers_; ++peer)
+            steps_.push_back(
                 {.kind = DeviceStep::Kind::await, .operation = end(), .peer = peer, .message = signal});
     }
 
@@ -98,15 +132,15 @@ class ShapeMaker {
         switch (op.kind) {
             case Kind::signal:
                 forget_steps();
-                return shape_.steps.push_back(
+                return steps_.push_back(
                     {.kind = DeviceStep::Kind::signal, .operation = id, .message = op.message});
             case Kind::await:
                 if (op.guards_buffers) return;  // the ranks meet at the end
                 forget_steps();
-                return shape_.steps.push_back({.kind = DeviceStep::Kind::await,
-                                               .operation = id,
-                                               .peer = peer_of(id),
-                                               .message = op.message});
+                return steps_.push_back({.kind = DeviceStep::Kind::await,
+                                         .operation = id,
+                                         .peer = peer_of(id),
+                                         .message = op.message});
             case Kind::combine:
             case Kind::copy:
                 return add_elements(id);
@@ -139,7 +173,7 @@ class ShapeMaker {
         step.synchronizes = has_new_copy_ || std::ranges::any_of(before_[id], is_new);
         if (step.synchronizes) forget_steps();
         new_steps_.insert(id);
-        shape_.steps.push_back(std::move(step));
+        steps_.push_back(std::move(step));
     }
 
     // After a barrier all threads see what earlier steps have made.
@@ -162,7 +196,8 @@ class ShapeMaker {
     std::vector<std::vector<dsl::OpId>> before_;  // by operation: those that it waits for
     std::set<dsl::OpId> new_steps_;               // since the last barrier
     bool has_new_copy_ = false;
-    DeviceShape shape_;
+    const std::uint32_t peers_;
+    std::vector<DeviceStep> steps_;
 };
 
 }  // namespace
@@ -180,6 +215,29 @@ std::optional<std::string> why_no_device_kernel(const dsl::RankProgram& program)
                                program.origins[op.origin].location);
     }
     return std::nullopt;
+}
+
+bool goes_by_packets(const dsl::RankProgram& program) {
+    const dsl::Contract& contract = contract_of(program.collective);
+    const bool are_alike =
+        !contract.input.differ() && (program.input() == dsl::Share::whole ||
+                                     (program.input() == dsl::Share::own && contract.is_by_rank()));
+    if (!are_alike || program.local_peers.empty() || stages_output(program)) return false;
+    const auto is_own = [&](dsl::AreaId area) {
+        return area < dsl::areas_of_a_rank || area >= program.first_scratch();
+    };
+    std::set<dsl::Rank> awaited;
+    for (const dsl::Op& op : program.ops) {
+        if (awaits_entry(op)) awaited.insert(op.peer);
+        if (op.kind == Kind::await && !op.guards_buffers && op.message != 1) return false;
+        if (!op.is_elementwise()) continue;
+        if (!is_own(op.area) || !std::ranges::all_of(op.also, is_own)) return false;
+        for (const dsl::AreaId operand : op.operands) {
+            const dsl::AreaId memory = program.memory_of(operand);
+            if (!is_own(memory) && !is_input_of_local_peer(program, memory)) return false;
+        }
+    }
+    return awaited.size() == program.local_peers.size();
 }
 
 bool stages_output(const dsl::RankProgram& program) {

@@ -32,6 +32,12 @@ inline std::size_t areas_of_kernel(const dsl::RankProgram& program) {
 // Returns true if local peers read or write the output area. Otherwise it is the caller's output.
 bool stages_output(const dsl::RankProgram& program);
 
+// Returns true if a small start of the program can go by packets: it needs nothing of local peers but their
+// inputs, from each of them, and all inputs are equally long. Then a rank that has the packets of all others
+// has the result, and needs no signal; and no rank is more than a start ahead of another. All ranks of the
+// host must be able to.
+bool goes_by_packets(const dsl::RankProgram& program);
+
 // Returns the shape for a program that why_no_device_kernel() has nothing against. defined: if not empty, the
 // formula of elements 0 and 1 that combines; then `op` is ignored. A step of the ranks' meeting at the end
 // has the number of the program's operations as its operation.

@@ -286,6 +286,8 @@ Options resolve(const Choices& choices, const Environment& environment) {
     options.cuda_plans = reader.is_on("HOCKET_CUDA_PLANS", false);
     const auto code = reader.text("HOCKET_CUDA_CODE");
     options.cuda_code = !code ? place_in_cache(environment, "kernels") : *code == "off" ? "" : *code;
+    if (const auto bytes = reader.number("HOCKET_CUDA_PACKETS", 0, jit::most_packet_bytes))
+        options.cuda_packets = static_cast<std::uint64_t>(*bytes);
     options.cuda_launches_block = reader.text("CUDA_LAUNCH_BLOCKING").value_or("0") == "1";
     reader.is_on(transport::encryption_variable, false);  // read where connections are made; refused here
     options.hand_over = hand_over_from(reader);

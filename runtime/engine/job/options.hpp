@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/base/environment.hpp"
+#include "runtime/compute/jit/interface/device_plan.hpp"
 #include "runtime/compute/kernels/cpu/hand_over.hpp"
 #include "runtime/engine/plan/executor.hpp"
 #include "runtime/engine/record/recording.hpp"
@@ -59,7 +60,8 @@ struct Options : transport::BootstrapOptions {
     bool cuda_ipc = true;         // HOCKET_CUDA_IPC: "on" or "off"
     bool cuda_plans = false;      // HOCKET_CUDA_PLANS: "on" or "off": they run as kernels of devices
     std::string cuda_code;        // HOCKET_CUDA_CODE: the folder of kernels' code, "" for "off"
-    bool cuda_launches_block = false;               // CUDA_LAUNCH_BLOCKING, of CUDA
+    std::uint64_t cuda_packets = jit::most_packet_bytes;  // HOCKET_CUDA_PACKETS: 0 to that
+    bool cuda_launches_block = false;                     // CUDA_LAUNCH_BLOCKING, of CUDA
     std::optional<kernels::Path> hand_over;         // HOCKET_HAND_OVER: cache or memory; not set: measured
     SingleCopy single_copy = SingleCopy::measured;  // HOCKET_SINGLE_COPY: "on", "off"; not set: measured
     unsigned kernel_threads = 1;                    // HOCKET_KERNEL_THREADS: for a selection

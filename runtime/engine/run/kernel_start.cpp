@@ -111,7 +111,7 @@ std::string KernelStart::find_obstacle(int members) {
     try {
         made_ = std::make_unique<SharedKernel>(*start_.plan, std::max(elements(), least), members,
                                                SharedKernels::load(*start_.plan, *queues_, use.code_folder),
-                                               *queues_, use.timeout, doing_);
+                                               *queues_, use, doing_);
     } catch (const Error& error) {
         if (error.status() == Status::device) throw;
         if (error.status() == Status::out_of_memory)

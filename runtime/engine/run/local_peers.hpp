@@ -40,6 +40,8 @@ struct KernelCard {
     // The most that the rank's device runs at a time, and the most stripes that its program allows.
     std::uint32_t blocks, threads;
     std::uint64_t stripes;
+    // The most bytes of an input that goes by packets, 0 if none can; and where packets lie in the memory.
+    std::uint64_t packet_bytes, packets;
 };
 
 class LocalPeers {

@@ -15,6 +15,7 @@
 #include "runtime/compute/jit/device_program.hpp"
 #include "runtime/device/direct_buffer.hpp"
 #include "runtime/engine/plan/address.hpp"
+#include "runtime/engine/start/start_buffers.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -24,6 +25,10 @@ namespace {
 constexpr std::uint64_t most_lines = 256;
 constexpr std::uint64_t bytes_of_lines = 2 * most_lines * sizeof(jit::DeviceLine);  // for one local peer
 constexpr std::uint64_t lines_begin = 64;
+constexpr std::uint64_t bytes_of_data = sizeof(jit::DevicePacket::data);
+constexpr std::uint64_t most_packets = jit::header_packets + jit::most_packet_bytes / bytes_of_data;
+constexpr std::uint64_t bytes_of_packets =
+    2 * most_packets * sizeof(jit::DevicePacket);  // for one local peer
 static_assert(sizeof(jit::DeviceControl) <= lines_begin && sizeof(jit::DeviceArguments) % 8 == 0);
 
 constexpr std::uint64_t widest_access = 16;
@@ -37,7 +42,7 @@ constexpr std::uint64_t aligned(std::uint64_t bytes) {
 
 std::uint64_t bytes_of_arguments(const dsl::RankProgram& program) {
     const std::uint64_t tables =
-        jit::areas_of_kernel(program) + 2 * program.boundaries.size() + 3 * program.local_peers.size();
+        jit::areas_of_kernel(program) + 2 * program.boundaries.size() + 6 * program.local_peers.size();
     return aligned(sizeof(jit::DeviceArguments) + 8 * tables);
 }
 
@@ -82,12 +87,12 @@ struct SharedKernel::HostWords {
 };
 
 SharedKernel::SharedKernel(Plan& plan, std::uint64_t elements, int members, device::LoadedKernel& kernel,
-                           device::Queues& queues, std::chrono::nanoseconds deadline, std::string doing)
+                           device::Queues& queues, const device::DeviceUse& use, std::string doing)
     : kernel_(kernel),
       queues_(queues),
       doing_(std::move(doing)),
       elements_(elements),
-      deadline_(deadline),
+      deadline_(use.timeout),
       copies_(queues, doing_) {
     const dsl::RankProgram& program = plan.program();
     card_.blocks = static_cast<std::uint32_t>(queues.processors(doing_) / members);
@@ -95,13 +100,17 @@ SharedKernel::SharedKernel(Plan& plan, std::uint64_t elements, int members, devi
     // Pieces of different lengths have atoms of different lengths.
     card_.stripes = plan.is_uneven() && !program.shifted.empty() ? 1 : jit::most_stripes_of(program);
     card_.origins = {program.input_origin, program.output_origin};
-    const std::uint64_t control = lines_begin + program.local_peers.size() * bytes_of_lines;
+    const std::uint64_t peers = program.local_peers.size();
+    card_.packets = lines_begin + peers * bytes_of_lines;
+    card_.packet_bytes = jit::goes_by_packets(program) && !plan.is_uneven() ? use.packet_bytes : 0;
+    const std::uint64_t control = card_.packets + (card_.packet_bytes > 0 ? peers * bytes_of_packets : 0);
     std::uint64_t bytes = aligned(control);
     const auto place = [&](std::uint64_t needed) { return std::exchange(bytes, bytes + aligned(needed)); };
     card_.areas[dsl::input_area] = place(bytes_of(plan, plan.input(), elements));
     card_.areas[dsl::output_area] =
         place(jit::stages_output(program) ? bytes_of(plan, plan.output(), elements) : 0);
     card_.areas[dsl::work_area] = place(bytes_of_work(plan, elements));
+    if (card_.packet_bytes > 0) pulled_ = place(peers * jit::most_packet_bytes);
     slot_bytes_ = bytes_of_arguments(program);
 
     try {
@@ -161,6 +170,7 @@ std::optional<dsl::Rank> SharedKernel::open(const dsl::RankProgram& program, con
         card_.blocks = std::min(card_.blocks, card.blocks);
         card_.threads = std::min(card_.threads, card.threads);
         card_.stripes = std::min(card_.stripes, card.stripes);
+        card_.packet_bytes = std::min(card_.packet_bytes, card.packet_bytes);
     }
     return std::nullopt;
 }
@@ -216,6 +226,17 @@ std::uint64_t SharedKernel::stripes_of(const Binding& binding) const {
     return std::min({card_.stripes, std::uint64_t{card_.blocks}, most_lines, with_work});
 }
 
+// Returns the bytes of this rank's input, if they go by packets; else 0. The same on all ranks, whose inputs
+// are equally long.
+std::uint64_t SharedKernel::packet_bytes_of(const Start& start, const Binding& binding) const {
+    const std::uint64_t bytes = bytes_of(start, binding.layout, start.plan->input());
+    return bytes <= card_.packet_bytes ? bytes : 0;
+}
+
+std::byte* SharedKernel::pulled(std::size_t local_peer) const {
+    return memory_.begin + pulled_ + local_peer * jit::most_packet_bytes;
+}
+
 std::vector<std::byte*> SharedKernel::areas(const Start& start, const Binding& binding) const {
     const dsl::RankProgram& program = start.plan->program();
     const auto& offsets = binding.byte_offsets;
@@ -226,8 +247,13 @@ std::vector<std::byte*> SharedKernel::areas(const Start& start, const Binding& b
         areas[first + dsl::work_area] = memory + card.areas[dsl::work_area];
     };
     place_rank(0, memory_.begin, card_);
-    for (std::size_t i = 0; i < peers_.size(); ++i)
+    const bool by_packets = packet_bytes_of(start, binding) > 0;
+    for (std::size_t i = 0; i < peers_.size(); ++i) {
         place_rank(dsl::RankProgram::local_peer_area(i, 0), peers_[i], cards_[i]);
+        if (by_packets)
+            areas[dsl::RankProgram::local_peer_area(i, dsl::input_area)] =
+                virtual_base(pulled(i), offsets[cards_[i].origins[dsl::input_area]]);
+    }
     areas[jit::callers_input(program)] =
         virtual_base(const_cast<std::byte*>(start.send), offsets[program.input_origin]);
     areas[jit::callers_output(program)] = virtual_base(start.recv, offsets[program.output_origin]);
@@ -243,7 +269,7 @@ std::vector<std::byte*> SharedKernel::areas(const Start& start, const Binding& b
 std::vector<std::uint64_t> SharedKernel::arguments_of(const Start& start, const Binding& binding,
                                                       std::uint64_t stripes, const std::byte* at) const {
     const dsl::RankProgram& program = start.plan->program();
-    std::vector<const std::byte*> inboxes, outboxes, aborts;
+    std::vector<const std::byte*> inboxes, outboxes, aborts, packets_here, packets_there, all_pulled;
     const auto before = static_cast<std::size_t>(std::ranges::lower_bound(program.local_peers, program.rank) -
                                                  program.local_peers.begin());
     for (std::size_t i = 0; i < peers_.size(); ++i) {
@@ -252,6 +278,9 @@ std::vector<std::uint64_t> SharedKernel::arguments_of(const Start& start, const 
         inboxes.push_back(memory_.begin + lines_begin + i * bytes_of_lines);
         outboxes.push_back(peers_[i] + lines_begin + own * bytes_of_lines);
         aborts.push_back(peers_[i] + offsetof(jit::DeviceControl, abort));
+        packets_here.push_back(memory_.begin + card_.packets + i * bytes_of_packets);
+        packets_there.push_back(peers_[i] + cards_[i].packets + own * bytes_of_packets);
+        all_pulled.push_back(pulled(i));
     }
     std::vector<std::uint64_t> words(sizeof(jit::DeviceArguments) / 8);
     const auto place = [&](const auto& table) {
@@ -273,6 +302,13 @@ std::vector<std::uint64_t> SharedKernel::arguments_of(const Start& start, const 
     arguments.factor = start.factor;
     arguments.stripes = stripes;
     arguments.most_stripes = most_lines;
+    if (const std::uint64_t pushed = packet_bytes_of(start, binding); pushed > 0)
+        arguments.packets = jit::header_packets + (pushed + bytes_of_data - 1) / bytes_of_data;
+    arguments.most_packets = most_packets;
+    arguments.pushed = memory_.begin + card_.areas[dsl::input_area];
+    arguments.packets_here = reinterpret_cast<jit::DevicePacket* const*>(place(packets_here));
+    arguments.packets_there = reinterpret_cast<jit::DevicePacket* const*>(place(packets_there));
+    arguments.pulled = reinterpret_cast<std::byte* const*>(place(all_pulled));
     std::memcpy(words.data(), &arguments, sizeof arguments);
     return words;
 }
@@ -321,7 +357,7 @@ void SharedKernel::upload(std::size_t place, std::uint64_t bytes, device::Stream
 
 std::size_t SharedKernel::launch(const Start& start, const Binding& binding, device::Stream stream,
                                  bool for_graph) {
-    const std::uint64_t stripes = stripes_of(binding);
+    const std::uint64_t stripes = packet_bytes_of(start, binding) > 0 ? 1 : stripes_of(binding);
     const std::size_t place = find_slot(start, binding, stripes, stream, for_graph);
     kernel_.launch(stream, static_cast<unsigned>(std::min<std::uint64_t>(card_.blocks, stripes)),
                    card_.threads, device::address_of(memory(place)), doing_);

@@ -14,6 +14,7 @@
 
 #include "runtime/compute/jit/interface/device_plan.hpp"
 #include "runtime/device/copies.hpp"
+#include "runtime/device/devices.hpp"
 #include "runtime/device/queues.hpp"
 #include "runtime/engine/plan/plan.hpp"
 #include "runtime/engine/run/local_peers.hpp"
@@ -25,10 +26,10 @@ namespace hocket::engine {
 class SharedKernel {
   public:
     // Takes the memory for starts of up to so many elements of x, and begins to clear it. members: the ranks
-    // of the host. deadline: of a kernel, from its begin. doing: as in device::Driver::require. Also throws
-    // invalid_argument if other ranks cannot open memory of this device.
+    // of the host. use: its timeout is the deadline of a kernel, from its begin. doing: as in
+    // device::Driver::require. Also throws invalid_argument if other ranks cannot open memory of this device.
     SharedKernel(Plan& plan, std::uint64_t elements, int members, device::LoadedKernel& kernel,
-                 device::Queues& queues, std::chrono::nanoseconds deadline, std::string doing);
+                 device::Queues& queues, const device::DeviceUse& use, std::string doing);
     ~SharedKernel();
     SharedKernel(const SharedKernel&) = delete;
 
@@ -92,6 +93,8 @@ class SharedKernel {
     std::size_t free_slot() const;
     std::byte* pinned(std::size_t place) const;
     std::byte* memory(std::size_t place) const;
+    std::uint64_t packet_bytes_of(const Start& start, const Binding& binding) const;
+    std::byte* pulled(std::size_t local_peer) const;
     std::vector<std::byte*> areas(const Start& start, const Binding& binding) const;
     std::vector<std::uint64_t> arguments_of(const Start& start, const Binding& binding, std::uint64_t stripes,
                                             const std::byte* at) const;
@@ -110,6 +113,7 @@ class SharedKernel {
     device::Copies copies_;          // clears the memory, and opens that of local peers
     std::vector<std::byte*> peers_;  // by local peer: its memory
     std::vector<KernelCard> cards_;  // by local peer
+    std::uint64_t pulled_ = 0;       // where the inputs that packets have brought lie in the memory
     std::uint64_t slot_bytes_ = 0, uses_ = 0;
     std::vector<Chunk> chunks_;
     std::vector<Slot> slots_;

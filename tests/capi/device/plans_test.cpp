@@ -250,6 +250,44 @@ TEST_CASE("a collective of a file is a kernel if every rank has a buffer") {
               on) == "");
 }
 
+TEST_CASE("small inputs go by packets, in turn with larger ones, and give the host's bits") {
+    struct Way {
+        const char* most;  // HOCKET_CUDA_PACKETS of rank 1
+        std::size_t bytes;
+    };
+    for (const Way way : {Way{"16384", 16384}, Way{"1000", 1000}, Way{"0", 0}}) {
+        INFO("at most " << way.most << " bytes");
+        const auto outcomes = run_on_a_host(3, {}, [&](int rank, const Cuda& cuda) {
+            if (rank == 1) setenv("HOCKET_CUDA_PACKETS", way.most, 1);
+            const Comm comm = join();
+            must(comm.get(), hkt_comm_set_stream(comm.get(), nullptr));  // the driver is known from now on
+            std::mt19937_64 random(31);                                  // the same on all ranks
+            const hkt_collective collectives[] = {HKT_ALL_REDUCE, HKT_REDUCE_SCATTER, HKT_ALL_GATHER,
+                                                  HKT_ALL_TO_ALL, HKT_BROADCAST};
+            const DataType types[] = {DataType::float32, DataType::int8, DataType::bfloat16};
+            for (int i = 0; i < in_long_form(40, 15); ++i) {
+                const std::size_t which = static_cast<std::size_t>(i) % std::size(collectives);
+                Operation what{.collective = collectives[which],
+                               .schedule = which == 0 ? "exchange" : "direct",
+                               .type = types[random() % std::size(types)],
+                               .in_place = random() % 2 == 0};
+                const std::size_t element = element_size(what.type),
+                                  parts = which == 1 || which == 3 ? 3 : 1;  // of the input
+                // Some at the limit, and just beyond it.
+                const std::size_t bytes =
+                    random() % 3 == 0 ? way.bytes + random() % 3 * element : 1 + random() % 20'000;
+                what.count = std::max<std::size_t>(1, bytes / element / parts);
+                const bool is_small = which < 4 && sizes_of(what, rank, 3).send * element <= way.bytes;
+                const auto before = Cuda::is_fake() ? cuda.count("by packets") : 0;
+                check(cuda, comm.get(), what);
+                if (Cuda::is_fake())
+                    expect(cuda.count("by packets") - before == (is_small ? 2u : 0u), "not the way expected");
+            }
+        });
+        CHECK(problems(outcomes) == "");
+    }
+}
+
 TEST_CASE("a barrier has no kernel") {
     if (!Cuda::is_fake()) HOCKET_SKIP("a real driver does not count calls");
     CHECK(run_on_devices(

@@ -159,13 +159,14 @@ FAKE_CUDA_API void fake_cuda_fail(const char* function, int after, int result) {
 }
 
 // "pinned" (bytes), "streams", "events", "contexts" (retained), "opened" (of other processes' memory): the
-// present number. "met": the processes whose memory copies have been from or to. Any other name: the number
-// of calls of that function.
+// present number. "met": the processes whose memory copies have been from or to. "by packets": the kernels of
+// plans that went so. Any other name: the number of calls of that function.
 FAKE_CUDA_API unsigned long long fake_cuda_count(const char* what) {
     const std::string name = what;
     if (name == "pinned") return pinned_bytes();
     if (name == "opened") return opened();
     if (name == "met") return met();
+    if (name == "by packets") return runs_by_packets();
     const std::lock_guard lock(mutex);
     if (name == "streams") return streams.size();
     if (name == "events") return events.size();

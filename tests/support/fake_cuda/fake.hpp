@@ -198,6 +198,7 @@ struct PlanModule {
 int load_plan(const char* image, Context& context, PlanModule*& module);
 int unload_plan(PlanModule* module);  // ends the process if it runs
 bool is_plan(const PlanModule* module);
+unsigned long long runs_by_packets();
 // Returns when all threads have ended. arguments: an address.
 void run_plan(PlanModule& module, unsigned blocks, unsigned threads, unsigned long long arguments);
 

@@ -16,6 +16,7 @@ namespace jit = hocket::jit;
 
 std::mutex mutex;
 std::set<const PlanModule*> modules;
+std::atomic<unsigned long long> by_packets = 0;
 
 struct Thread : jit::TwinThread {
     std::barrier<>* of_block = nullptr;
@@ -64,6 +65,10 @@ bool is_plan(const PlanModule* module) {
     return modules.count(module) != 0;
 }
 
+unsigned long long runs_by_packets() {
+    return by_packets;
+}
+
 void run_plan(PlanModule& module, unsigned blocks, unsigned threads, unsigned long long arguments) {
     ++module.runs;
     struct Block {
@@ -76,6 +81,7 @@ void run_plan(PlanModule& module, unsigned blocks, unsigned threads, unsigned lo
     std::vector<std::thread> running;
     const auto code = reinterpret_cast<jit::TwinCode>(module.code);
     const auto* const given = reinterpret_cast<const jit::DeviceArguments*>(arguments);
+    if (given->packets > 0) ++by_packets;
     for (unsigned block = 0; block < blocks; ++block) {
         Block& at = all.emplace_back(threads);
         std::memset(at.shared, 0xdb, sizeof at.shared);

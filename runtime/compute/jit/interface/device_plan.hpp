@@ -25,6 +25,8 @@ struct DeviceStep {
         elements,  // a combine or a copy: `kernel`
         signal,    // tells all local peers that signal `message` has been reached
         await,     // waits until the local peer `peer` has reached its signal `message`
+        push,      // sends this rank's input to all local peers, as packets
+        pull,      // waits for the input of the local peer `peer`, which comes as packets
     };
     Kind kind;
     std::uint32_t operation;                // its index in the rank's program, or their number: for reports
@@ -35,7 +37,7 @@ struct DeviceStep {
     // elements: threads of a block divide each step's elements in another way, so a step that uses what an
     // earlier one has made waits for the block's other threads.
     bool synchronizes = false;
-    std::uint32_t peer = 0;     // await: index among the local peers
+    std::uint32_t peer = 0;     // await, pull: index among the local peers
     std::uint32_t message = 0;  // signal, await: from 1 to most_signals
 
     std::uint32_t destinations() const { return static_cast<std::uint32_t>(areas.size()) - operands; }
@@ -45,6 +47,8 @@ struct DeviceStep {
 // Everything on which the code depends. Counts are not part of it.
 struct DeviceShape {
     std::vector<DeviceStep> steps;
+    // Of starts whose inputs travel as packets, by one block, on all elements at once; empty: none can.
+    std::vector<DeviceStep> packet_steps;
     std::uint32_t areas = 0;  // of the program, and two more: the caller's input and output
     std::uint32_t peers = 0;  // the other ranks
 
@@ -72,6 +76,27 @@ inline constexpr std::uint32_t signal_bits = 16;
 inline constexpr std::uint32_t most_signals = (1u << signal_bits) - 1;
 constexpr std::uint64_t sequence_of(std::uint64_t epoch, std::uint32_t signal) {
     return epoch << signal_bits | signal;
+}
+
+// A part of a rank's input and the number of its start, in memory of the local peer that reads it: one access
+// of 64 bits, `start` in the upper half. The reader polls the packet itself, so no signal follows the data,
+// and no order between accesses is needed.
+struct DevicePacket {
+    std::uint32_t data, start;
+};
+
+// The most bytes of an input that goes by packets: packets need room for each local peer, and one block moves
+// them.
+inline constexpr std::uint64_t most_packet_bytes = 16 << 10;
+
+// The first packets of an input hold DeviceArguments::identity.
+inline constexpr std::uint64_t header_packets = sizeof(std::uint64_t) / sizeof(DevicePacket::data);
+// Numbers of starts come around, but never to 0, which is in memory that was cleared. A rank clears its
+// packets in the last two starts, one of each epoch, of each period of half that length, so none that was
+// left by a larger start is taken for a new one.
+inline constexpr std::uint64_t packet_starts = std::uint64_t{1} << 31, clearing_period = packet_starts / 2;
+constexpr std::uint64_t start_of_packets(std::uint64_t epoch) {
+    return epoch % packet_starts + 1;
 }
 
 // Belongs to a rank's plan. Zero before the first start; later only the kernel writes it, except for `abort`.
@@ -121,7 +146,8 @@ constexpr std::uint32_t peer_of_wait(std::uint64_t waiting) {
 
 // In memory of the device. The same for all starts with the same buffers and count, so that graphs replay.
 //
-// Lines: of even epochs, then those of odd ones, because a rank may be one start ahead of a local peer.
+// Lines and packets: of even epochs, then those of odd ones, because a rank may be one start ahead of a local
+// peer.
 struct DeviceArguments {
     // The virtual bases of areas (dsl/projection/rank_program.hpp), and behind them those of the caller's
     // input and output: shape.areas.
@@ -141,6 +167,13 @@ struct DeviceArguments {
     double factor;               // of the input, for kernels that multiply
     std::uint64_t stripes;       // of this start; the same on all ranks
     std::uint64_t most_stripes;  // of any start: the lines of an epoch for one local peer
+    // Of a start that goes by packets, on all ranks; `stripes` is 1 then.
+    std::uint64_t packets;               // of an input, with the header; 0: the start goes by lines
+    std::uint64_t most_packets;          // of any start: the packets of an epoch for one local peer
+    const std::byte* pushed;             // this rank's copy of its input, of whole packets
+    DevicePacket* const* packets_here;   // by local peer: those for this rank
+    DevicePacket* const* packets_there;  // by local peer: those of this rank
+    std::byte* const* pulled;            // by local peer: the memory for its input, of whole packets
 };
 
 // Returns the bytes of a stripe of each atom. Stripes begin where an atom's alignment repeats; the last ones

@@ -21,7 +21,7 @@ namespace hocket::jit {
 
 // Hocket's version, and a number that increases with every change to this folder or to what it includes. A
 // library of another version is refused, also because its code might give other bits.
-inline constexpr const char* interface_version = HOCKET_VERSION "/5";
+inline constexpr const char* interface_version = HOCKET_VERSION "/6";
 HOCKET_JIT_API const char* hocket_jit_interface_version() noexcept;
 
 // Generates machine code, and owns it. Used by one thread at a time.

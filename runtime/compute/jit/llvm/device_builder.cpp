@@ -42,10 +42,6 @@ class DeviceBuilder {
     Value* kept(unsigned word) {
         return ir_.CreateLoad(ir_.getInt64Ty(), target_.shared(ir_, context_, word), true);
     }
-    // Returns `number` in an odd epoch, 0 in an even one.
-    Value* if_odd(Value* number) {
-        return ir_.CreateMul(ir_.CreateAnd(kept(epoch_word), ir_.getInt64(1), "is_odd"), number);
-    }
     Value* sequence(Value* signal) {
         return ir_.CreateOr(ir_.CreateShl(kept(epoch_word), signal_bits), signal, "sequence");
     }
@@ -54,30 +50,47 @@ class DeviceBuilder {
         reads_given_up_ = false;
     }
     void leave_if_given_up(llvm::BasicBlock* leave);
+    // A thread that gives up writes a word that others may still read behind the last waits.
+    void before_waits() {
+        if (reads_given_up_) barrier();
+    }
     Value* is_first_thread() { return ir_.CreateICmpEQ(thread(), ir_.getInt64(0)); }
     Value* constants(const std::vector<std::uint32_t>& values) { return target_.table(module_, values); }
 
     void begin();
     void take_stripe(llvm::BasicBlock* leave);
-    void run_stripe(llvm::BasicBlock* leave);
-    Steps run_awaits(Steps first, llvm::BasicBlock* leave);
+    void run_by_packets(llvm::BasicBlock* by_lines, llvm::BasicBlock* leave);
+    void run_steps(const std::vector<DeviceStep>& steps, llvm::BasicBlock* leave);
+    Steps run_awaits(Steps first, Steps end, llvm::BasicBlock* leave);
+    Steps run_pulls(Steps first, Steps end, llvm::BasicBlock* leave);
+    void run_push();
     void run_signal(const DeviceStep& step);
     void run_elements(const DeviceStep& step);
     Value* line_of_stripe(Value* lines, Value* peer);
+    Value* packet(std::uint64_t packets, Value* peer, Value* index);
+    Value* input_packet(Value* index);
+    struct Pulled;
+    Pulled begin_pull(Value* index, Value* all, Value* peers);
+    void end_pull(const Pulled& pulled, Value* operations);
     llvm::Function* kernel(const KernelShape& shape);
     void leave();
     void report_given_up_by_peer();
     void forget_waits();
+    void clear_packets();
 
     const DeviceShape& shape_;
     const DeviceTarget& target_;
     llvm::TargetMachine& machine_;
     llvm::Module& module_;
     llvm::IRBuilder<> ir_;
-    llvm::Function *entry_ = nullptr, *wait_ = nullptr;
+    llvm::Function *entry_ = nullptr, *wait_ = nullptr, *take_ = nullptr;
     std::map<KernelShape, llvm::Function*> kernels_;
     Value* context_ = nullptr;
     bool reads_given_up_ = false;  // some threads may, since the last barrier
+    // Of a start by packets: how many an input has, where those of the epoch begin, and the start's number.
+    struct {
+        Value *count, *begin, *start;
+    } packets_{};
 };
 
 void DeviceBuilder::run() {
@@ -85,13 +98,17 @@ void DeviceBuilder::run() {
     entry_->setDoesNotThrow();
     entry_->setConvergent();  // its barriers stay where all threads meet
     wait_ = build_wait(shape_, target_, module_);
+    if (!shape_.packet_steps.empty()) take_ = build_take(shape_, target_, module_);
     ir_.SetInsertPoint(llvm::BasicBlock::Create(module_.getContext(), "entry", entry_));
     begin();
     llvm::BasicBlock *next = new_block(ir_, "next_stripe"), *end = new_block(ir_, "leave");
-    ir_.CreateBr(next);
+    if (shape_.packet_steps.empty())
+        ir_.CreateBr(next);
+    else
+        run_by_packets(next, end);
     ir_.SetInsertPoint(next);
     take_stripe(end);
-    run_stripe(end);
+    run_steps(shape_.steps, end);
     ir_.CreateBr(next);
     ir_.SetInsertPoint(end);
     leave();
@@ -106,6 +123,7 @@ void DeviceBuilder::begin() {
         Value* const is_dead = ir_.CreateICmpNE(abort(), ir_.getInt32(0), "is_dead");
         keep(given_up_word, ir_.CreateZExt(is_dead, ir_.getInt64Ty()));
         keep(start_word, target_.now(ir_, context_));
+        keep(ticket_word, ir_.getInt64(0));  // for a start by packets
         // The last block to leave changes it, after all blocks have read it.
         keep(epoch_word,
              ir_.CreateLoad(ir_.getInt64Ty(), control(offsetof(DeviceControl, epoch)), true, "epoch"));
@@ -128,12 +146,18 @@ void DeviceBuilder::take_stripe(llvm::BasicBlock* leave) {
     ir_.SetInsertPoint(is_taken);
 }
 
-void DeviceBuilder::run_stripe(llvm::BasicBlock* leave) {
-    for (Steps step = shape_.steps.begin(); step != shape_.steps.end();) {
+void DeviceBuilder::run_steps(const std::vector<DeviceStep>& steps, llvm::BasicBlock* leave) {
+    for (Steps step = steps.begin(); step != steps.end();) {
         switch (step->kind) {
             case Kind::await:
-                step = run_awaits(step, leave);
+                step = run_awaits(step, steps.end(), leave);
                 continue;
+            case Kind::pull:
+                step = run_pulls(step, steps.end(), leave);
+                continue;
+            case Kind::push:
+                run_push();
+                break;
             case Kind::signal:
                 run_signal(*step);
                 break;
@@ -157,11 +181,11 @@ void DeviceBuilder::leave_if_given_up(llvm::BasicBlock* leave) {
 
 // Waits for all local peers that adjacent steps wait for, each by a thread of its own. Returns the step
 // behind them.
-DeviceBuilder::Steps DeviceBuilder::run_awaits(Steps first, llvm::BasicBlock* leave) {
-    if (reads_given_up_) barrier();
+DeviceBuilder::Steps DeviceBuilder::run_awaits(Steps first, Steps end, llvm::BasicBlock* leave) {
+    before_waits();
     std::vector<std::uint32_t> peers, messages, operations;
     Steps last = first;
-    for (; last != shape_.steps.end() && last->kind == Kind::await; ++last) {
+    for (; last != end && last->kind == Kind::await; ++last) {
         peers.push_back(last->peer);
         messages.push_back(last->message);
         operations.push_back(last->operation);
@@ -189,15 +213,12 @@ void DeviceBuilder::run_signal(const DeviceStep& step) {
     barrier();
     Value* const lines = argument(offsetof(DeviceArguments, outboxes));
     emit_for(ir_, thread(), ir_.getInt64(shape_.peers), [&](Value* peer) {
-        Value* const line = line_of_stripe(lines, peer);
-        if (step.message == 1)
-            store_member(ir_,
-                         of_stripes(ir_, entry_->getArg(0),
-                                    argument(ir_.getInt64Ty(), offsetof(DeviceArguments, identity))),
-                         line, offsetof(DeviceLine, identity));
-        Value* const reached = sequence(ir_.getInt64(step.message));
-        target_.touch(ir_, context_, line, reached, TwinAccess::release);
-        target_.release(ir_, line, reached);
+        emit_signal(ir_, target_,
+                    {.arguments = entry_->getArg(0),
+                     .context = context_,
+                     .line = line_of_stripe(lines, peer),
+                     .sequence = sequence(ir_.getInt64(step.message))},
+                    step.message == 1);
         return ir_.CreateAdd(peer, threads());
     });
 }
@@ -236,11 +257,12 @@ void DeviceBuilder::run_elements(const DeviceStep& step) {
 }
 
 Value* DeviceBuilder::line_of_stripe(Value* lines, Value* peer) {
-    Value* const first = load_element(ir_, ir_.getPtrTy(), lines, peer);
-    Value* const before = if_odd(argument(ir_.getInt64Ty(), offsetof(DeviceArguments, most_stripes)));
-    Value* const index = ir_.CreateAdd(before, kept(ticket_word));
-    return ir_.CreateInBoundsGEP(ir_.getInt8Ty(), first,
-                                 ir_.CreateMul(index, ir_.getInt64(sizeof(DeviceLine))), "line");
+    return address_in_epoch(ir_, {.of_peers = lines,
+                                  .peer = peer,
+                                  .epoch = kept(epoch_word),
+                                  .most = argument(ir_.getInt64Ty(), offsetof(DeviceArguments, most_stripes)),
+                                  .index = kept(ticket_word),
+                                  .bytes = sizeof(DeviceLine)});
 }
 
 llvm::Function* DeviceBuilder::kernel(const KernelShape& shape) {
@@ -248,6 +270,166 @@ llvm::Function* DeviceBuilder::kernel(const KernelShape& shape) {
     if (known == nullptr) known = build_shared_kernel(shape, target_, machine_, module_);
     return known;
 }
+
+// ---- By packets ---------------------------------------------------------------------------------
+
+// Goes to `by_lines` if the start does not go by packets. One block does all, and takes no ticket.
+void DeviceBuilder::run_by_packets(llvm::BasicBlock* by_lines, llvm::BasicBlock* leave) {
+    llvm::BasicBlock* const packets = new_block(ir_, "by_packets");
+    packets_.count = argument(ir_.getInt64Ty(), offsetof(DeviceArguments, packets));
+    ir_.CreateCondBr(ir_.CreateICmpNE(packets_.count, ir_.getInt64(0)), packets, by_lines);
+    ir_.SetInsertPoint(packets);
+    barrier();
+    leave_if_given_up(leave);
+    Value* const epoch = kept(epoch_word);
+    packets_.begin =
+        ir_.CreateMul(ir_.CreateAnd(epoch, ir_.getInt64(1)),
+                      argument(ir_.getInt64Ty(), offsetof(DeviceArguments, most_packets)), "begin");
+    // start_of_packets() of the interface
+    packets_.start =
+        ir_.CreateAdd(ir_.CreateAnd(epoch, ir_.getInt64(packet_starts - 1)), ir_.getInt64(1), "start");
+    run_steps(shape_.packet_steps, leave);
+    ir_.CreateBr(leave);
+}
+
+// packets: the member of DeviceArguments that has them by local peer.
+Value* DeviceBuilder::packet(std::uint64_t packets, Value* peer, Value* index) {
+    Value* const first = load_element(ir_, ir_.getPtrTy(), argument(packets), peer);
+    return element_address(ir_, ir_.getInt64Ty(), first, ir_.CreateAdd(packets_.begin, index));
+}
+
+// Returns the address of the data of a packet: of the header, which is this start's identity, or of the
+// input.
+Value* DeviceBuilder::input_packet(Value* index) {
+    constexpr std::uint64_t bytes = sizeof(DevicePacket::data);
+    Value* const is_header = ir_.CreateICmpULT(index, ir_.getInt64(header_packets));
+    Value* const header = member_address(ir_, entry_->getArg(0), offsetof(DeviceArguments, identity));
+    Value* const input = argument(offsetof(DeviceArguments, pushed));
+    Value* const place =
+        ir_.CreateSelect(is_header, index, ir_.CreateSub(index, ir_.getInt64(header_packets)));
+    return ir_.CreateGEP(ir_.getInt8Ty(), ir_.CreateSelect(is_header, header, input),
+                         ir_.CreateMul(place, ir_.getInt64(bytes)));
+}
+
+// The threads have copied the input, each its own part.
+void DeviceBuilder::run_push() {
+    barrier();
+    Value* const start = ir_.CreateShl(packets_.start, 32);
+    emit_for(ir_, thread(), packets_.count, [&](Value* index) {
+        Value* const from = input_packet(index);
+        target_.touch(ir_, context_, from, ir_.getInt64(sizeof(DevicePacket::data)), TwinAccess::read);
+        Value* const data = ir_.CreateZExt(ir_.CreateLoad(ir_.getInt32Ty(), from), ir_.getInt64Ty());
+        Value* const word = ir_.CreateOr(start, data, "packet");
+        emit_for(ir_, ir_.getInt64(0), ir_.getInt64(shape_.peers), [&](Value* peer) {
+            Value* const there = packet(offsetof(DeviceArguments, packets_there), peer, index);
+            target_.touch(ir_, context_, there, packets_.start, TwinAccess::release);
+            target_.store_word(ir_, there, word);
+            return ir_.CreateAdd(peer, ir_.getInt64(1));
+        });
+        return ir_.CreateAdd(index, threads());
+    });
+}
+
+// A packet that a thread has looked at once.
+struct DeviceBuilder::Pulled {
+    Value *is_one, *row, *peer, *index, *place, *word;
+};
+
+// index: among all packets of the rows, `each` of a row; beyond the last one is none.
+DeviceBuilder::Pulled DeviceBuilder::begin_pull(Value* index, Value* all, Value* peers) {
+    Pulled pulled{};
+    pulled.is_one = ir_.CreateICmpULT(index, all);
+    Value* const each = ir_.CreateTrunc(packets_.count, ir_.getInt32Ty());
+    Value* const known =
+        ir_.CreateTrunc(ir_.CreateSelect(pulled.is_one, index, ir_.getInt64(0)), ir_.getInt32Ty());
+    Value* const row = ir_.CreateUDiv(known, each);
+    pulled.row = ir_.CreateZExt(row, ir_.getInt64Ty());
+    pulled.index = ir_.CreateZExt(ir_.CreateSub(known, ir_.CreateMul(row, each)), ir_.getInt64Ty());
+    pulled.peer = load_element(ir_, ir_.getInt32Ty(), peers, pulled.row);
+    pulled.place = packet(offsetof(DeviceArguments, packets_here),
+                          ir_.CreateZExt(pulled.peer, ir_.getInt64Ty()), pulled.index);
+    pulled.word = target_.load_word(ir_, pulled.place);
+    return pulled;
+}
+
+// Waits for the packet if it was not there, and puts its data where the input of the local peer is read.
+void DeviceBuilder::end_pull(const Pulled& pulled, Value* operations) {
+    Value* const is_header = ir_.CreateICmpULT(pulled.index, ir_.getInt64(header_packets));
+    Value* const is_there = ir_.CreateICmpEQ(ir_.CreateLShr(pulled.word, 32), packets_.start);
+    llvm::BasicBlock *taking = new_block(ir_, "take"), *there = new_block(ir_, "is_there"),
+                     *taken = new_block(ir_, "taken");
+    ir_.CreateCondBr(ir_.CreateAnd(is_there, ir_.CreateNot(is_header)), there, taking);
+    ir_.SetInsertPoint(there);
+    target_.touch(ir_, context_, pulled.place, packets_.start, TwinAccess::acquire);
+    Value* const at_once = ir_.CreateTrunc(pulled.word, ir_.getInt32Ty());
+    ir_.CreateBr(taken);
+    ir_.SetInsertPoint(taking);
+    Value* const operation = load_element(ir_, ir_.getInt32Ty(), operations, pulled.row);
+    Value* const late = ir_.CreateCall(take_, {entry_->getArg(0), context_, pulled.place, packets_.start,
+                                               pulled.peer, operation, pulled.index, kept(start_word)});
+    ir_.CreateBr(taken);
+    ir_.SetInsertPoint(taken);
+    llvm::PHINode* const data = ir_.CreatePHI(ir_.getInt32Ty(), 2, "data");
+    data->addIncoming(at_once, there);
+    data->addIncoming(late, taking);
+    emit_if(ir_, ir_.CreateNot(is_header), [&] {
+        Value* const to =
+            element_address(ir_, ir_.getInt32Ty(),
+                            load_element(ir_, ir_.getPtrTy(), argument(offsetof(DeviceArguments, pulled)),
+                                         ir_.CreateZExt(pulled.peer, ir_.getInt64Ty())),
+                            ir_.CreateSub(pulled.index, ir_.getInt64(header_packets)));
+        target_.touch(ir_, context_, to, ir_.getInt64(sizeof(DevicePacket::data)), TwinAccess::write);
+        ir_.CreateStore(data, to);
+    });
+}
+
+// Takes the packets of all local peers that adjacent steps wait for; the threads share them. A thread looks
+// at several packets before it waits for one, so that their loads are under way at once. Returns the step
+// behind them.
+DeviceBuilder::Steps DeviceBuilder::run_pulls(Steps first, Steps end, llvm::BasicBlock* leave) {
+    constexpr std::uint64_t at_once = 4;
+    before_waits();
+    std::vector<std::uint32_t> peers, operations;
+    Steps last = first;
+    for (; last != end && last->kind == Kind::pull; ++last) {
+        peers.push_back(last->peer);
+        operations.push_back(last->operation);
+    }
+    Value *const all_peers = constants(peers), *const all_operations = constants(operations);
+    Value* const all = ir_.CreateMul(packets_.count, ir_.getInt64(peers.size()));
+    emit_for(ir_, thread(), all, [&](Value* index) {
+        std::vector<Pulled> pulled;
+        for (std::uint64_t i = 0; i < at_once; ++i)
+            pulled.push_back(
+                begin_pull(ir_.CreateAdd(index, ir_.CreateMul(threads(), ir_.getInt64(i))), all, all_peers));
+        for (const Pulled& one : pulled) emit_if(ir_, one.is_one, [&] { end_pull(one, all_operations); });
+        return ir_.CreateAdd(index, ir_.CreateMul(threads(), ir_.getInt64(at_once)));
+    });
+    barrier();
+    leave_if_given_up(leave);
+    return last;
+}
+
+// No local peer can have sent a packet of the epoch after the next one, so none is lost.
+void DeviceBuilder::clear_packets() {
+    Value* const epoch = kept(epoch_word);
+    Value* const is_due = ir_.CreateICmpUGE(ir_.CreateAnd(epoch, ir_.getInt64(clearing_period - 1)),
+                                            ir_.getInt64(clearing_period - 2));
+    emit_if(ir_, is_due, [&] {
+        Value* const most = argument(ir_.getInt64Ty(), offsetof(DeviceArguments, most_packets));
+        packets_.begin = ir_.CreateMul(ir_.CreateAnd(epoch, ir_.getInt64(1)), most);
+        emit_for(ir_, ir_.getInt64(0), ir_.getInt64(shape_.peers), [&](Value* peer) {
+            emit_for(ir_, ir_.getInt64(0), most, [&](Value* index) {
+                target_.store_word(ir_, packet(offsetof(DeviceArguments, packets_here), peer, index),
+                                   ir_.getInt64(0));
+                return ir_.CreateAdd(index, ir_.getInt64(1));
+            });
+            return ir_.CreateAdd(peer, ir_.getInt64(1));
+        });
+    });
+}
+
+// ---- The end ------------------------------------------------------------------------------------
 
 // The last block makes the control words ready for the next start. If another rank has given up meanwhile,
 // what this one has read may have been overwritten, so the start is reported even if no wait of its own was
@@ -260,6 +442,7 @@ void DeviceBuilder::leave() {
         emit_if(ir_, is_last, [&] {
             emit_if(ir_, ir_.CreateICmpNE(abort(), ir_.getInt32(0)), [&] { report_given_up_by_peer(); });
             emit_if(ir_, ir_.CreateICmpEQ(kept(given_up_word), ir_.getInt64(0)), [&] { forget_waits(); });
+            if (!shape_.packet_steps.empty()) clear_packets();
             ir_.CreateStore(ir_.getInt32(0), control(offsetof(DeviceControl, ticket)));
             ir_.CreateStore(ir_.getInt32(0), control(offsetof(DeviceControl, left)));
             ir_.CreateStore(ir_.CreateAdd(kept(epoch_word), ir_.getInt64(1)),

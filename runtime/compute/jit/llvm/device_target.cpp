@@ -83,6 +83,14 @@ class PtxTarget final : public DeviceTarget {
         assembly(ir, ir.getVoidTy(), fmt::format("st.release.sys.global.u{} [$0], $1;", bits(type)),
                  fmt::format("l,{}", letter(type)), {number(ir, address), value});
     }
+    Value* load_word(Builder& ir, Value* address) const override {
+        return assembly(ir, ir.getInt64Ty(), "ld.relaxed.sys.global.u64 $0, [$1];", "=l,l",
+                        {number(ir, address)});
+    }
+    void store_word(Builder& ir, Value* address, Value* value) const override {
+        assembly(ir, ir.getVoidTy(), "st.relaxed.sys.global.u64 [$0], $1;", "l,l",
+                 {number(ir, address), value});
+    }
     Value* add(Builder& ir, Value* address, std::uint32_t value) const override {
         return atomic(ir, "add.u32", address, value);
     }
@@ -176,6 +184,14 @@ class TwinTarget final : public DeviceTarget {
     void release(Builder& ir, Value* address, Value* value) const override {
         ir.CreateAlignedStore(value, address, natural(value->getType()))
             ->setAtomic(llvm::AtomicOrdering::Release);
+    }
+    Value* load_word(Builder& ir, Value* address) const override {
+        llvm::LoadInst* const load = ir.CreateAlignedLoad(ir.getInt64Ty(), address, llvm::Align(8));
+        load->setAtomic(llvm::AtomicOrdering::Monotonic);
+        return load;
+    }
+    void store_word(Builder& ir, Value* address, Value* value) const override {
+        ir.CreateAlignedStore(value, address, llvm::Align(8))->setAtomic(llvm::AtomicOrdering::Monotonic);
     }
     Value* add(Builder& ir, Value* address, std::uint32_t value) const override {
         return atomic(ir, llvm::AtomicRMWInst::Add, address, value);

@@ -40,7 +40,11 @@ class DeviceTarget {
     // Accesses to words of 32 or 64 bits that other devices, or the host, write or read.
     virtual llvm::Value* acquire(Builder& ir, llvm::Type* type, llvm::Value* address) const = 0;
     virtual void release(Builder& ir, llvm::Value* address, llvm::Value* value) const = 0;
-    // The same for words of 32 bits that only blocks of this kernel use, both ways; return the old value.
+    // Accesses to a word of 64 bits that another device writes or reads: whole, and in no order with others.
+    virtual llvm::Value* load_word(Builder& ir, llvm::Value* address) const = 0;
+    virtual void store_word(Builder& ir, llvm::Value* address, llvm::Value* value) const = 0;
+    // As acquire and release, for words of 32 bits that only blocks of this kernel use, both ways; return the
+    // old value.
     virtual llvm::Value* add(Builder& ir, llvm::Value* address, std::uint32_t value) const = 0;
     virtual llvm::Value* exchange(Builder& ir, llvm::Value* address, std::uint32_t value) const = 0;
 

@@ -13,17 +13,23 @@ using Reason = DeviceReport::Reason;
 constexpr std::uint64_t polls_of_a_look = 64;
 constexpr std::uint64_t nanoseconds_between_looks_at_host = 20'000;
 
-enum Parameter : unsigned { arguments, context, line, wanted, peer, operation, stripe, start };
+enum Parameter : unsigned { arguments, context, place, wanted, peer, operation, part, start };
+
+// Of what is polled: a line that a signal follows the data on, of stripe `part`; or a packet with index
+// `part`.
+enum class Form : std::uint8_t { line, packet };
 
 class WaitBuilder {
   public:
-    WaitBuilder(const DeviceShape& shape, const DeviceTarget& target, llvm::Module& module)
-        : shape_(shape), target_(target), ir_(module.getContext()) {
+    WaitBuilder(const DeviceShape& shape, const DeviceTarget& target, llvm::Module& module, Form form)
+        : shape_(shape), target_(target), is_packet_(form == Form::packet), ir_(module.getContext()) {
         llvm::Type *const pointer = ir_.getPtrTy(), *const number = ir_.getInt64Ty(),
                           *const index = ir_.getInt32Ty();
-        auto* const type = llvm::FunctionType::get(
-            ir_.getVoidTy(), {pointer, pointer, pointer, number, index, index, number, number}, false);
-        wait_ = llvm::Function::Create(type, llvm::Function::InternalLinkage, "wait", module);
+        auto* const type =
+            llvm::FunctionType::get(is_packet_ ? index : ir_.getVoidTy(),
+                                    {pointer, pointer, pointer, number, index, index, number, number}, false);
+        wait_ = llvm::Function::Create(type, llvm::Function::InternalLinkage, is_packet_ ? "take" : "wait",
+                                       module);
         ir_.SetInsertPoint(llvm::BasicBlock::Create(module.getContext(), "entry", wait_));
     }
 
@@ -35,18 +41,23 @@ class WaitBuilder {
         return load_member(ir_, type, parameter(arguments), offset);
     }
 
+    void read();
     void poll();
     void tell_host();
+    void tell_peer();
+    void compare_header();
     void compare_identities();
     void give_up();
     void branch_to_give_up(Value* condition, Reason reason, Value* seen);
 
     const DeviceShape& shape_;
     const DeviceTarget& target_;
+    const bool is_packet_;
     llvm::IRBuilder<> ir_;
     llvm::Function* wait_;
     llvm::BasicBlock *loop_ = nullptr, *reached_ = nullptr, *given_up_ = nullptr;
-    Value* seen_ = nullptr;            // the sequence of the last poll
+    Value* seen_ = nullptr;            // the sequence of the last poll, or the packet's start
+    Value* data_ = nullptr;            // of the packet
     llvm::PHINode* reason_ = nullptr;  // in given_up_, with what was seen
     llvm::PHINode* seen_last_ = nullptr;
 };
@@ -62,15 +73,26 @@ llvm::Function* WaitBuilder::run() {
     }
     poll();
     ir_.SetInsertPoint(reached_);
-    compare_identities();
-    ir_.CreateRetVoid();
+    target_.touch(ir_, parameter(context), parameter(place), seen_, TwinAccess::acquire);
+    is_packet_ ? compare_header() : compare_identities();
+    is_packet_ ? ir_.CreateRet(data_) : ir_.CreateRetVoid();
     ir_.SetInsertPoint(given_up_);
     give_up();
-    ir_.CreateRetVoid();
+    is_packet_ ? ir_.CreateRet(ir_.getInt32(0)) : ir_.CreateRetVoid();
     return wait_;
 }
 
-// Polls the line until its sequence is reached. Every so many polls it looks for reasons to give up.
+void WaitBuilder::read() {
+    if (!is_packet_) {
+        seen_ = target_.acquire(ir_, ir_.getInt64Ty(), parameter(place));
+        return;
+    }
+    Value* const packet = target_.load_word(ir_, parameter(place));
+    seen_ = ir_.CreateLShr(packet, 32, "start");
+    data_ = ir_.CreateTrunc(packet, ir_.getInt32Ty(), "data");
+}
+
+// Polls until the sequence or the start is there. Every so many polls it looks for reasons to give up.
 void WaitBuilder::poll() {
     llvm::BasicBlock* const before = ir_.GetInsertBlock();
     loop_ = new_block(ir_, "poll");
@@ -81,9 +103,11 @@ void WaitBuilder::poll() {
     polls->addIncoming(ir_.getInt64(1), before);
     looked->addIncoming(parameter(start), before);
 
-    seen_ = target_.acquire(ir_, ir_.getInt64Ty(), parameter(line));
+    read();
     llvm::BasicBlock *waiting = new_block(ir_, "waiting"), *looking = new_block(ir_, "looking");
-    ir_.CreateCondBr(ir_.CreateICmpUGE(seen_, parameter(wanted)), reached_, waiting);
+    Value* const is_there =
+        is_packet_ ? ir_.CreateICmpEQ(seen_, parameter(wanted)) : ir_.CreateICmpUGE(seen_, parameter(wanted));
+    ir_.CreateCondBr(is_there, reached_, waiting);
     ir_.SetInsertPoint(waiting);
     target_.pause(ir_, parameter(context));
     Value* const next = ir_.CreateAdd(polls, ir_.getInt64(1));
@@ -111,6 +135,7 @@ void WaitBuilder::poll() {
     looked->addIncoming(looked, from);
     ir_.SetInsertPoint(at_host);
     tell_host();
+    if (is_packet_) tell_peer();
     Value* const of_host = target_.acquire(ir_, ir_.getInt32Ty(),
                                            argument(ir_.getPtrTy(), offsetof(DeviceArguments, host_abort)));
     branch_to_give_up(ir_.CreateICmpNE(of_host, ir_.getInt32(0)), Reason::host, seen_);
@@ -128,9 +153,42 @@ void WaitBuilder::tell_host() {
     target_.release(ir_, member_address(ir_, report, offsetof(DeviceReport, waiting)), waiting);
 }
 
+// Stripe 0 is one of any start.
+void WaitBuilder::tell_peer() {
+    Value* const epoch =
+        ir_.CreateLoad(ir_.getInt64Ty(), target_.shared(ir_, parameter(context), epoch_word), true);
+    Value* const line =
+        address_in_epoch(ir_, {.of_peers = argument(ir_.getPtrTy(), offsetof(DeviceArguments, outboxes)),
+                               .peer = ir_.CreateZExt(parameter(peer), ir_.getInt64Ty()),
+                               .epoch = epoch,
+                               .most = argument(ir_.getInt64Ty(), offsetof(DeviceArguments, most_stripes)),
+                               .index = ir_.getInt64(0),
+                               .bytes = sizeof(DeviceLine)});
+    emit_signal(ir_, target_,
+                {.arguments = parameter(arguments),
+                 .context = parameter(context),
+                 .line = line,
+                 .sequence = ir_.CreateOr(ir_.CreateShl(epoch, signal_bits), 1)},
+                true);
+}
+
+// The header says what the local peer has started. A packet of this epoch is of this start or of another one
+// that the local peer has made instead, since it is never more than a start ahead.
+void WaitBuilder::compare_header() {
+    llvm::BasicBlock *compare = new_block(ir_, "compare"), *done = new_block(ir_, "same");
+    ir_.CreateCondBr(ir_.CreateICmpULT(parameter(part), ir_.getInt64(header_packets)), compare, done);
+    ir_.SetInsertPoint(compare);
+    Value* const own = load_element(
+        ir_, ir_.getInt32Ty(), member_address(ir_, parameter(arguments), offsetof(DeviceArguments, identity)),
+        parameter(part));
+    branch_to_give_up(ir_.CreateICmpNE(data_, own), Reason::mismatch,
+                      ir_.CreateZExt(data_, ir_.getInt64Ty()));
+    ir_.CreateBr(done);
+    ir_.SetInsertPoint(done);
+}
+
 // A local peer that is a start ahead has compared with this rank already.
 void WaitBuilder::compare_identities() {
-    target_.touch(ir_, parameter(context), parameter(line), seen_, TwinAccess::acquire);
     llvm::BasicBlock *compare = new_block(ir_, "compare"), *done = new_block(ir_, "same");
     Value* const is_of_this_start =
         ir_.CreateICmpEQ(ir_.CreateLShr(seen_, signal_bits), ir_.CreateLShr(parameter(wanted), signal_bits));
@@ -138,7 +196,7 @@ void WaitBuilder::compare_identities() {
     ir_.SetInsertPoint(compare);
     Value* const theirs =
         of_stripes(ir_, parameter(arguments),
-                   load_member(ir_, ir_.getInt64Ty(), parameter(line), offsetof(DeviceLine, identity)));
+                   load_member(ir_, ir_.getInt64Ty(), parameter(place), offsetof(DeviceLine, identity)));
     Value* const own = argument(ir_.getInt64Ty(), offsetof(DeviceArguments, identity));
     branch_to_give_up(ir_.CreateICmpNE(theirs, own), Reason::mismatch, theirs);
     ir_.CreateBr(done);
@@ -159,7 +217,7 @@ void WaitBuilder::give_up() {
                 {.reason = reason_,
                  .operation = parameter(operation),
                  .peer = parameter(peer),
-                 .stripe = parameter(stripe),
+                 .stripe = is_packet_ ? ir_.getInt64(0) : parameter(part),
                  .seen = seen_last_});
 
     Value* const control = argument(ir_.getPtrTy(), offsetof(DeviceArguments, control));
@@ -176,7 +234,30 @@ void WaitBuilder::give_up() {
 }  // namespace
 
 llvm::Function* build_wait(const DeviceShape& shape, const DeviceTarget& target, llvm::Module& module) {
-    return WaitBuilder(shape, target, module).run();
+    return WaitBuilder(shape, target, module, Form::line).run();
+}
+
+llvm::Function* build_take(const DeviceShape& shape, const DeviceTarget& target, llvm::Module& module) {
+    return WaitBuilder(shape, target, module, Form::packet).run();
+}
+
+void emit_signal(llvm::IRBuilder<>& ir, const DeviceTarget& target, const SignalValues& values,
+                 bool has_identity) {
+    if (has_identity)
+        store_member(ir,
+                     of_stripes(ir, values.arguments,
+                                load_member(ir, ir.getInt64Ty(), values.arguments,
+                                            offsetof(DeviceArguments, identity))),
+                     values.line, offsetof(DeviceLine, identity));
+    target.touch(ir, values.context, values.line, values.sequence, TwinAccess::release);
+    target.release(ir, values.line, values.sequence);
+}
+
+Value* address_in_epoch(llvm::IRBuilder<>& ir, const OfEpoch& what) {
+    Value* const first = load_element(ir, ir.getPtrTy(), what.of_peers, what.peer);
+    Value* const is_odd = ir.CreateAnd(what.epoch, ir.getInt64(1), "is_odd");
+    Value* const index = ir.CreateAdd(ir.CreateMul(is_odd, what.most), what.index);
+    return ir.CreateInBoundsGEP(ir.getInt8Ty(), first, ir.CreateMul(index, ir.getInt64(what.bytes)));
 }
 
 Value* of_stripes(llvm::IRBuilder<>& ir, Value* arguments, Value* identity) {

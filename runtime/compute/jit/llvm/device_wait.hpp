@@ -22,6 +22,31 @@ static_assert(start_word < shared_words);
 // peer, operation: 32 bits; line: an address; wanted, stripe, start: 64 bits.
 llvm::Function* build_wait(const DeviceShape& shape, const DeviceTarget& target, llvm::Module& module);
 
+// Adds an internal function to the module:
+//
+//   take(arguments, context, packet, wanted, peer, operation, index, start)
+//
+// It returns the data (32 bits) of the packet with this index, once the packet is of the start `wanted`. It
+// gives up like wait(). A local peer that goes by lines may wait for this rank meanwhile, because it has
+// started something else: so take() also gives the first signal after a while.
+llvm::Function* build_take(const DeviceShape& shape, const DeviceTarget& target, llvm::Module& module);
+
+// Emits the store of the first signal of an epoch to a local peer's line, with the identity of what this rank
+// has started.
+struct SignalValues {
+    llvm::Value *arguments, *context, *line, *sequence;
+};
+void emit_signal(llvm::IRBuilder<>& ir, const DeviceTarget& target, const SignalValues& values,
+                 bool has_identity);
+
+// Returns the address of a local peer's object of the current epoch. of_peers: an array of addresses by local
+// peer; most: the objects of an epoch; bytes: of an object.
+struct OfEpoch {
+    llvm::Value *of_peers, *peer, *epoch, *most, *index;
+    std::uint64_t bytes;
+};
+llvm::Value* address_in_epoch(llvm::IRBuilder<>& ir, const OfEpoch& what);
+
 // Returns `identity` so changed that no other number of stripes makes the same of it; from that, it returns
 // the identity again.
 llvm::Value* of_stripes(llvm::IRBuilder<>& ir, llvm::Value* arguments, llvm::Value* identity);

@@ -64,7 +64,9 @@ std::vector<DeviceRanks::Bytes> buffers_of(const DeviceRanks& ranks) {
     return all;
 }
 
-// Starts the same thing several times, each time divided in another way.
+int starts_by_packets = 0;
+
+// Starts the same thing several times, each time divided in another way, some by packets.
 void check_same_bits(DeviceRanks& ranks, std::uint64_t seed, int starts) {
     std::mt19937_64 random(seed);
     for (int start = 0; start < starts; ++start) {
@@ -77,13 +79,19 @@ void check_same_bits(DeviceRanks& ranks, std::uint64_t seed, int starts) {
                          .blocks = static_cast<std::uint32_t>(1 + random() % 3),
                          .threads = static_cast<std::uint32_t>(1 + random() % 3),
                          .seed = random()};
-        INFO(fmt::format("start {}: {} stripes, {} blocks of {} threads", start, how.stripes, how.blocks,
-                         how.threads));
+        if (ranks.can_go_by_packets() && random() % 2 == 0) {
+            how.stripes = how.blocks = 1;
+            how.by_packets = true;
+            ++starts_by_packets;
+        }
+        INFO(fmt::format("start {}: {} stripes, {} blocks of {} threads{}", start, how.stripes, how.blocks,
+                         how.threads, how.by_packets ? ", by packets" : ""));
+        const std::uint64_t before = ranks.control(0).epoch;
         ranks.launch_all(how);
         for (std::size_t r = 0; r < ranks.ranks(); ++r) {
             INFO("rank " << r);
             REQUIRE(ranks.report(r).taken == 0);
-            CHECK(ranks.control(r).epoch == static_cast<std::uint64_t>(start) + 1);
+            CHECK(ranks.control(r).epoch == before + 1);
             CHECK(ranks.control(r).ticket == 0);
             REQUIRE(ranks.buffers(r) == expected[r]);
         }
@@ -432,9 +440,12 @@ TEST_CASE("kernels replay with the same arguments, while some ranks are ahead") 
                     streams.emplace_back([&, r] {
                         for (int replay = 0; replay < replays; ++replay) {
                             ranks.fill(r, static_cast<std::uint64_t>(replay));
-                            ranks.launch(r, {.stripes = static_cast<std::uint64_t>(1 + replay % 4),
+                            DeviceLaunch how{.stripes = static_cast<std::uint64_t>(1 + replay % 4),
                                              .blocks = 2,
-                                             .seed = static_cast<std::uint64_t>(replay)});
+                                             .seed = static_cast<std::uint64_t>(replay)};
+                            if (replay % 5 < 3 && ranks.can_go_by_packets())
+                                how = {.threads = 2, .seed = how.seed, .by_packets = true};
+                            ranks.launch(r, how);
                             wrong += ranks.buffers(r) != expected[static_cast<std::size_t>(replay)][r];
                         }
                     });
@@ -443,6 +454,136 @@ TEST_CASE("kernels replay with the same arguments, while some ranks are ahead") 
                 for (std::size_t r = 0; r < ranks.ranks(); ++r) CHECK(ranks.control(r).epoch == replays);
             }
         }
+    }
+}
+
+// ---- Packets ------------------------------------------------------------------------------------
+
+namespace {
+
+// Programs that need nothing of other ranks but their inputs, from each of them.
+std::vector<test::Case> one_shot() {
+    return {{dsl::Collective::all_reduce, "exchange", {}},
+            {dsl::Collective::all_gather, "direct", {}},
+            {dsl::Collective::reduce_scatter, "direct", {}},
+            {dsl::Collective::all_to_all, "direct", {}}};
+}
+
+DeviceRanks four_ranks_by_packets() {
+    return DeviceRanks(programs_of(one_shot()[0], "4", dsl::Protocol::latency, 0), DataType::float32,
+                       ReduceOp::sum, 100, false);
+}
+
+}  // namespace
+
+TEST_CASE("starts by packets give the host's bits, in turn with starts by lines") {
+    std::size_t number = 0;
+    const int before = starts_by_packets;
+    for (const test::Case& item : one_shot())
+        for (const char* topology : {"2", "3", "5"})
+            for (const std::uint64_t count : {1u, 3u, 37u, 514u}) {
+                ++number;
+                if (number % test::in_long_form(1u, 4u) != 0) continue;
+                const auto [type, op] = pair_of(number);
+                INFO(fmt::format("{} by {} on {}, {} of {}, {} elements", name_of(item.collective),
+                                 item.schedule, topology, name_of(op), name_of(type), count));
+                DeviceRanks ranks(programs_of(item, topology, dsl::Protocol::latency, 0), type, op, count,
+                                  number % 2 == 0, nullptr, number % 3 == 0);
+                REQUIRE(ranks.can_go_by_packets());
+                // Numbers of starts come around, and packets are cleared, at some of these epochs.
+                for (const std::uint64_t epoch : {std::uint64_t{0}, jit::clearing_period - 3,
+                                                  jit::packet_starts - 3, 2 * jit::packet_starts - 3}) {
+                    ranks.set_epoch(epoch);
+                    check_same_bits(ranks, number + epoch, 5);
+                }
+            }
+    CHECK(starts_by_packets - before >= 30);
+}
+
+TEST_CASE("schedules that need more of other ranks than their inputs do not go by packets") {
+    for (const test::Case& item : {test::Case{dsl::Collective::all_reduce, "ring", {}},
+                                   test::Case{dsl::Collective::all_reduce, "double_tree", {}},
+                                   test::Case{dsl::Collective::broadcast, "direct", {}},
+                                   test::Case{dsl::Collective::reduce, "direct", {}}}) {
+        INFO(name_of(item.collective) << " by " << item.schedule);
+        const DeviceRanks ranks(programs_of(item, "4", dsl::Protocol::latency, 0), DataType::float32,
+                                ReduceOp::sum, 10, false);
+        CHECK(!ranks.can_go_by_packets());
+    }
+}
+
+TEST_CASE("packets of a larger start are never taken for those of a later one") {
+    DeviceRanks ranks = four_ranks_by_packets();
+    REQUIRE(ranks.can_go_by_packets());
+    ranks.fill(1);
+    const DeviceLaunch how{.threads = 2, .by_packets = true};
+    for (int start = 0; start < 2; ++start) ranks.launch_all(how);
+    CHECK(!ranks.has_clear_packets());
+    // Also by a start that goes by lines, in several blocks.
+    ranks.set_epoch(jit::clearing_period - 2);
+    ranks.launch_all({.stripes = 3, .blocks = 2});
+    CHECK(!ranks.has_clear_packets());
+    ranks.launch_all({.stripes = 3, .blocks = 2});
+    CHECK(ranks.has_clear_packets());
+    for (std::size_t r = 0; r < 4; ++r) CHECK(ranks.report(r).taken == 0);
+}
+
+TEST_CASE("ranks that wait for packets in vain give up, and say for which rank and step") {
+    enum class How : std::uint8_t { absent, host, late };
+    for (const How how : {How::absent, How::host, How::late}) {
+        INFO(static_cast<int>(how));
+        DeviceRanks ranks = four_ranks_by_packets();
+        ranks.fill(1);
+        ranks.run_by_host();
+        const auto expected = buffers_of(ranks);
+        ranks.fill(1);
+        const DeviceLaunch launch{.threads = 3, .by_packets = true};
+        if (how != How::late) ranks.tick = 1000;
+        if (how == How::host) ranks.host_abort(3) = 1;
+        if (how == How::absent)
+            for (std::size_t r = 0; r < 4; ++r) ranks.arguments(r).deadline = 1'000'000;
+        std::thread others([&] { ranks.launch_all(launch, {false, true, false, false}); });
+        if (how == How::late) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            ranks.launch(1, launch);
+        }
+        others.join();
+        if (how == How::late) {
+            CHECK(buffers_of(ranks) == expected);
+            continue;
+        }
+        bool is_said = false;
+        for (const std::size_t r : {0u, 2u, 3u}) {
+            check_report(ranks, r, 0);
+            CHECK(ranks.plan(r).program().local_peers[ranks.report(r).peer] == 1);
+            is_said = is_said || reason_of(ranks, r) == (how == How::host ? Reason::host : Reason::deadline);
+        }
+        CHECK(is_said);
+        CHECK(ranks.control(1).abort == 1);
+    }
+}
+
+TEST_CASE("ranks that start different things by packets notice it, also if one of them goes by lines") {
+    for (const bool is_by_lines : {false, true}) {
+        INFO("by lines " << is_by_lines);
+        DeviceRanks ranks = four_ranks_by_packets();
+        ranks.fill(1);
+        ranks.arguments(2).identity = 12;
+        std::thread others([&] {
+            ranks.launch_all({.threads = 2, .by_packets = true}, {false, false, true, false});
+        });
+        if (is_by_lines)
+            ranks.launch(2, {.stripes = 3, .blocks = 2});
+        else
+            ranks.launch(2, {.by_packets = true});
+        others.join();
+        std::size_t differ = 0;
+        for (std::size_t r = 0; r < 4; ++r) {
+            REQUIRE(ranks.report(r).taken == 1);
+            differ += reason_of(ranks, r) == Reason::mismatch;
+            CHECK(reason_of(ranks, r) != Reason::deadline);
+        }
+        CHECK(differ >= 1);
     }
 }
 
@@ -480,12 +621,15 @@ TEST_CASE("no two threads touch the same memory unordered, in several starts") {
         std::vector<std::thread> streams;
         for (std::size_t r = 0; r < ranks.ranks(); ++r)
             streams.emplace_back([&, r] {
-                for (std::uint64_t start = 0; start < 3; ++start) {
+                for (std::uint64_t start = 0; start < 4; ++start) {
                     ranks.fill(r, number + start);
-                    ranks.launch(r, {.stripes = std::min<std::uint64_t>(2, most_stripes(ranks)),
+                    DeviceLaunch how{.stripes = std::min<std::uint64_t>(2, most_stripes(ranks)),
                                      .blocks = 2,
                                      .threads = 2,
-                                     .seed = number + start});
+                                     .seed = number + start};
+                    if (start != 1 && ranks.can_go_by_packets())
+                        how = {.threads = 2, .seed = how.seed, .by_packets = true};
+                    ranks.launch(r, how);
                     ranks.buffers(r);
                 }
             });

@@ -105,6 +105,9 @@ TEST_CASE("a kernel's PTX orders its accesses, and rounds as the processor does"
     for (const char* part : {"fma", ".ftz", ".approx", ".nc.f32", ".nc.v4", "ld.acquire.gpu"})
         CHECK_THAT(text, !Contains(part));
     CHECK_THAT(ptx_of("direct", 4, DataType::bfloat16, ReduceOp::premul_sum), Contains("mul.rn.f32"));
+    const std::string small = ptx_of("exchange", 4, DataType::float32, ReduceOp::sum, dsl::Protocol::latency);
+    for (const char* part : {"ld.relaxed.sys.global.u64", "st.relaxed.sys.global.u64"})
+        CHECK_THAT(small, Contains(part));
 }
 
 TEST_CASE("NVIDIA's assembler takes each kernel, and spills nothing") {

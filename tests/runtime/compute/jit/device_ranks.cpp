@@ -40,6 +40,11 @@ jit::TwinCode twin_of(const jit::DeviceShape& shape, bool tells_accesses) {
     return twin.code;
 }
 
+std::uint64_t whole_packets(std::uint64_t bytes) {
+    constexpr std::uint64_t data = sizeof(jit::DevicePacket::data);
+    return (bytes + data - 1) / data * data;
+}
+
 // thread: 0 for the rank's stream.
 RaceWatcher::Agent agent_of(std::size_t rank, std::size_t thread) {
     return rank * 1000 + thread;
@@ -51,12 +56,16 @@ struct DeviceRanks::Rank {
     std::unique_ptr<engine::Plan> plan;
     std::shared_ptr<const engine::Binding> binding;
     jit::TwinCode code = nullptr;
-    std::uint64_t shift = 0;                          // of the output, in bytes
-    std::uint64_t begin = 0;                          // in place: of the input in the output, in bytes
-    std::uint64_t input = 0, output = 0;              // elements
-    Bytes send, recv, memory;                         // memory: the work area and scratch
-    Bytes copy, staged;                               // of the input; of the output
-    std::vector<std::byte*> areas;                    // as the kernel has them
+    std::uint64_t shift = 0;                              // of the output, in bytes
+    std::uint64_t begin = 0;                              // in place: of the input in the output, in bytes
+    std::uint64_t input = 0, output = 0;                  // elements
+    Bytes send, recv, memory;                             // memory: the work area and scratch
+    Bytes copy, staged;                                   // of the input; of the output
+    std::vector<std::byte*> areas, packet_areas;          // as the kernel has them, by lines and by packets
+    std::vector<std::vector<jit::DevicePacket>> packets;  // by local peer: for this rank
+    std::vector<Bytes> pulled;                            // by local peer: its input
+    std::vector<jit::DevicePacket*> packets_here, packets_there;
+    std::vector<std::byte*> pulled_begin;
     std::vector<std::vector<jit::DeviceLine>> lines;  // by local peer: for this rank
     std::vector<const jit::DeviceLine*> inboxes;
     std::vector<jit::DeviceLine*> outboxes;
@@ -70,6 +79,11 @@ struct DeviceRanks::Rank {
     std::byte* output_memory() { return recv.data() + margin + shift; }
     std::byte* input_memory() { return send.empty() ? output_memory() + begin : send.data() + margin; }
 };
+
+// Its input is the largest that there is.
+std::uint64_t DeviceRanks::most_packets(const Rank& rank) {
+    return jit::header_packets + rank.copy.size() / sizeof(jit::DevicePacket::data);
+}
 
 struct DeviceRanks::Block {
     explicit Block(std::uint32_t threads) : barrier(threads) {}
@@ -161,6 +175,9 @@ DeviceRanks::DeviceRanks(const std::vector<dsl::RankProgram>& programs, DataType
             rank.inboxes.push_back(rank.lines[p].data());
             rank.outboxes.push_back(peer.lines[own].data());
             rank.peer_aborts.push_back(&peer.control.abort);
+            rank.packets_here.push_back(rank.packets[p].data());
+            rank.packets_there.push_back(peer.packets[own].data());
+            rank.pulled_begin.push_back(rank.pulled[p].data());
         }
         rank.arguments = {.areas = rank.areas.data(),
                           .boundaries = rank.binding->byte_offsets.data(),
@@ -175,7 +192,13 @@ DeviceRanks::DeviceRanks(const std::vector<dsl::RankProgram>& programs, DataType
                           .deadline = std::uint64_t{60} * 1'000'000'000,
                           .factor = 2.0 * static_cast<double>(r) + 3,
                           .stripes = 1,
-                          .most_stripes = most_stripes};
+                          .most_stripes = most_stripes,
+                          .packets = 0,
+                          .most_packets = most_packets(rank),
+                          .pushed = rank.copy.data(),
+                          .packets_here = rank.packets_here.data(),
+                          .packets_there = rank.packets_there.data(),
+                          .pulled = rank.pulled_begin.data()};
     }
 }
 
@@ -195,6 +218,20 @@ const jit::DeviceControl& DeviceRanks::control(std::size_t rank) const {
 }
 const jit::DeviceReport& DeviceRanks::report(std::size_t rank) const {
     return ranks_[rank]->report;
+}
+bool DeviceRanks::can_go_by_packets() const {
+    return std::ranges::all_of(ranks_,
+                               [](const auto& rank) { return jit::goes_by_packets(rank->plan->program()); });
+}
+bool DeviceRanks::has_clear_packets() const {
+    for (const auto& rank : ranks_)
+        for (const auto& packets : rank->packets)
+            for (const jit::DevicePacket& packet : packets)
+                if (packet.data != 0 || packet.start != 0) return false;
+    return true;
+}
+void DeviceRanks::set_epoch(std::uint64_t epoch) {
+    for (const auto& rank : ranks_) rank->control.epoch = epoch;
 }
 std::uint32_t& DeviceRanks::host_abort(std::size_t rank) {
     return ranks_[rank]->host_abort;
@@ -225,9 +262,11 @@ void DeviceRanks::place(Rank& rank) {
         rank.begin =
             Layout(rank.plan->elements_of_x(count_)).piece_begin(program.rank, program.ranks) * element;
     rank.memory.resize(rank.binding->memory_bytes);
-    rank.copy.resize(rank.input * element);
+    rank.copy.resize(whole_packets(rank.input * element));
     rank.staged.resize(jit::stages_output(program) ? rank.output * element : 0);
     rank.lines.assign(program.local_peers.size(), std::vector<jit::DeviceLine>(2 * most_stripes));
+    rank.packets.assign(program.local_peers.size(), std::vector<jit::DevicePacket>(2 * most_packets(rank)));
+    rank.pulled.assign(program.local_peers.size(), Bytes(rank.copy.size()));
     const dsl::Formula formula = op_.defined() ? op_.defined()->formula : dsl::Formula();
     rank.code = twin_of(jit::device_shape_of(program, type_, op_.built_in(), formula), watcher_ != nullptr);
 }
@@ -252,11 +291,18 @@ void DeviceRanks::place_areas(Rank& rank) {
         areas[program.first_scratch() + i] =
             engine::virtual_base(engine::address(rank.memory.data(), rank.binding->slot_offsets[i]),
                                  offsets[program.scratch[i].begin]);
-    engine::place_shifted(program, offsets.data(), areas.data());
     areas[jit::callers_input(program)] =
         engine::virtual_base(rank.input_memory(), offsets[program.input_origin]);
     areas[jit::callers_output(program)] =
         engine::virtual_base(rank.output_memory(), offsets[program.output_origin]);
+    rank.packet_areas = areas;
+    for (std::size_t p = 0; p < program.local_peers.size(); ++p) {
+        const Rank& peer = *ranks_[static_cast<std::size_t>(program.local_peers[p])];
+        rank.packet_areas[dsl::RankProgram::local_peer_area(p, dsl::input_area)] =
+            engine::virtual_base(rank.pulled[p].data(), offsets[peer.plan->program().input_origin]);
+    }
+    for (auto* const all : {&rank.areas, &rank.packet_areas})
+        engine::place_shifted(program, offsets.data(), all->data());
 }
 
 void DeviceRanks::fill(std::size_t r, std::uint64_t seed) {
@@ -333,6 +379,8 @@ void DeviceRanks::launch(std::size_t r, const DeviceLaunch& how) {
     rank.stretches = jit::stretches_of(rank.binding->byte_offsets, how.stripes);
     rank.arguments.stretches = rank.stretches.data();
     rank.arguments.stripes = how.stripes;
+    rank.arguments.areas = (how.by_packets ? rank.packet_areas : rank.areas).data();
+    rank.arguments.packets = how.by_packets ? most_packets(rank) : 0;
     std::vector<std::thread> threads;
     std::vector<std::unique_ptr<Block>> blocks;
     std::vector<std::unique_ptr<Thread>> all;

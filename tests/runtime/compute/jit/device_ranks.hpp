@@ -20,7 +20,8 @@ namespace hocket::test {
 struct DeviceLaunch {
     std::uint64_t stripes = 1;
     std::uint32_t blocks = 1, threads = 1;
-    std::uint64_t seed = 1;  // of the delays
+    std::uint64_t seed = 1;   // of the delays
+    bool by_packets = false;  // then there is one stripe and one block, and the programs allow it
 };
 
 // A thread of a kernel arrives at its n-th barrier, or leaves it. It arrives at its end as at a barrier.
@@ -50,6 +51,11 @@ class DeviceRanks {
     const jit::DeviceControl& control(std::size_t rank) const;
     const jit::DeviceReport& report(std::size_t rank) const;
     std::uint32_t& host_abort(std::size_t rank);
+    // Returns true if the programs of all ranks can go by packets.
+    bool can_go_by_packets() const;
+    bool has_clear_packets() const;  // of all ranks, of both epochs
+    // Sets the number of starts that have ended, on all ranks.
+    void set_epoch(std::uint64_t epoch);
 
     // Makes the buffers of a rank, or of all, as they are before a start: the input of this seed, and the
     // rest marked.
@@ -80,6 +86,7 @@ class DeviceRanks {
     struct Block;
     struct Thread;
 
+    static std::uint64_t most_packets(const Rank& rank);
     void make_plans(const std::vector<dsl::RankProgram>& programs);
     void place(Rank& rank);
     void place_areas(Rank& rank);
