@@ -12,7 +12,7 @@
 #include "dsl/planning/compile.hpp"
 #include "dsl/planning/estimate.hpp"
 #include "runtime/compute/jit/compiled_program.hpp"
-#include "runtime/compute/jit/compiler.hpp"
+#include "runtime/compute/jit/device_image.hpp"
 #include "runtime/compute/jit/device_program.hpp"
 #include "runtime/engine/plan/program_rules.hpp"
 #include "runtime/engine/plan/small_starts.hpp"
@@ -74,7 +74,7 @@ int print_ptx(const RankProgram& program, const ExplainOptions& options) {
     fmt::print("// {} by {} on {}, {}: one kernel for the device of rank {} of {}\n{}",
                name_of(program.collective), program.schedule, program.topology, name_of(options.type),
                program.rank, program.ranks,
-               jit::Compiler().ptx(jit::device_shape_of(program, options.type, options.op, {})));
+               jit::ptx_of(jit::device_shape_of(program, options.type, options.op, {})));
     return 0;
 }
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "dsl/base/named_file.hpp"
-#include "runtime/base/xxh3.hpp"
+#include "runtime/compute/jit/digest.hpp"
 #include "runtime/compute/jit/interface/generator.hpp"
 
 namespace hocket::jit {
@@ -25,11 +25,6 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
 constexpr const char *extension = ".kernel", *unfinished = ".new";  // replace_file's
-
-std::string digest_of(const std::string& text) {
-    const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
-    return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
-}
 
 // A file: the digest of what follows, the length of the key, the key, the code.
 std::string content_of(const std::string& key, const std::string& code) {
@@ -89,10 +84,12 @@ std::string text_of(const DeviceStep& step) {
 }  // namespace
 
 std::string key_of(const DeviceShape& shape) {
-    std::string text = fmt::format("{}\nareas {} peers {}\n", interface_version, shape.areas, shape.peers);
-    for (const DeviceStep& step : shape.steps) text += text_of(step);
-    text += "packets\n";
-    for (const DeviceStep& step : shape.packet_steps) text += text_of(step);
+    const DeviceShape own = without_numbers(shape);
+    std::string text = fmt::format("{} {}\nareas {} peers {}\n", interface_version, generator_identity,
+                                   own.areas, own.peers);
+    for (const DeviceStep& step : own.packet_steps) text += text_of(step);
+    text += "by lines\n";
+    for (const DeviceStep& step : own.steps) text += text_of(step);
     return text;
 }
 

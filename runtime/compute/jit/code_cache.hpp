@@ -29,7 +29,12 @@ class CodeCache {
     const std::uint64_t most_bytes_;
 };
 
-// Returns the key of a kernel: its shape, and the versions of Hocket and of the interface to its compiler.
+// LLVM's version when Hocket was built, and the digest of the sources that make kernels with it. Meson
+// generates it.
+extern const char* const generator_identity;
+
+// Returns the key of a kernel's code: its shape without numbers, the versions of Hocket and of the interface
+// to its compiler, and generator_identity.
 std::string key_of(const DeviceShape& shape);
 
 }  // namespace hocket::jit

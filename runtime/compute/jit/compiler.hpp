@@ -46,7 +46,8 @@ class Compiler {
     // A plan for a device, for the processor. tells_accesses: it calls TwinThread::touch.
     TwinCode compile_twin(const DeviceShape& shape, bool tells_accesses = false);
 
-    // Returns the device's code of a plan.
+    // Returns the device's code of a plan, without the content of its table of numbers (numbers_name). The
+    // same shape always has the same text.
     std::string ptx(const DeviceShape& shape);
     // Returns the kernels as text.
     std::string print(const std::vector<KernelShape>& shapes, Language language);

@@ -16,7 +16,8 @@ device::KernelImage image_of(const Plan& plan, int capability, const std::string
     const compute::Reduction& op = plan.op();
     const jit::DeviceShape shape = jit::device_shape_of(
         plan.program(), plan.type(), op.built_in(), op.defined() ? op.defined()->formula : dsl::Formula());
-    jit::DeviceImage image = jit::device_image(shape, capability, jit::CodeCache(folder));
+    jit::DeviceImage image =
+        jit::device_image(shape, capability, jit::CodeCache(folder), jit::CodeCollection::of_hocket());
     return {std::move(image.text), jit::device_kernel_name, std::move(image.code)};
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <map>
 #include <thread>
 #include <vector>
@@ -17,11 +18,16 @@ using namespace hocket::test;
 
 TEST_CASE("starts that cannot be kernels go by way of the host, and say why once") {
     if (!Cuda::is_fake()) HOCKET_SKIP("a real device can");
+    const auto beside = std::filesystem::path(HOCKET_LIBRARY).parent_path() / "hocket_kernels.txt";
+    const bool has_ready_made = std::filesystem::exists(beside);  // not in a build for a sanitizer
     struct Way {
         const char* name;
         Environment more;  // of rank 1
         std::string told[2];
+        hkt_op op = HKT_SUM;
     };
+    const Environment no_compiler = {{"FAKE_CUDA_CAPABILITY", "90"},
+                                     {"HOCKET_JIT_LIBRARY", "/nonexistent.so"}};
     const std::string other = "rank 1 cannot go from device to device";
     const Way ways[] = {
         {"no IPC", {{"HOCKET_CUDA_IPC", "off"}}, {other, "all_reduce by ring: HOCKET_CUDA_IPC is off"}},
@@ -33,6 +39,14 @@ TEST_CASE("starts that cannot be kernels go by way of the host, and say why once
          {other, "the device has compute capability 7.5, and kernels of plans need 8.0"}},
         {"a driver that refuses PTX", {{"FAKE_CUDA_CAPABILITY", "90"}}, {other, "cuModuleLoadData failed"}},
         {"no compiler", {{"HOCKET_JIT_LIBRARY", "/nonexistent.so"}}, {other, "/nonexistent.so"}},
+        {"no compiler for an unusual plan",
+         no_compiler,
+         {other, "the code of this kernel did not come with Hocket, and plans cannot be compiled"},
+         HKT_PRODUCT},
+        // So it is not the compiler that is missing: a ring of two ranks is direct.
+        {"a driver that refuses what came with Hocket",
+         no_compiler,
+         {other, has_ready_made ? "cuModuleLoadData failed" : "did not come with Hocket"}},
     };
     for (const Way& way : ways) {
         INFO(way.name);
@@ -41,7 +55,7 @@ TEST_CASE("starts that cannot be kernels go by way of the host, and say why once
                 for (const auto& [name, value] : way.more) setenv(name.c_str(), value.c_str(), 1);
             const Comm comm = join();
             for (int i = 0; i < 2; ++i)
-                check(cuda, comm.get(), {.collective = HKT_ALL_REDUCE, .schedule = "ring"}, 0);
+                check(cuda, comm.get(), {.collective = HKT_ALL_REDUCE, .schedule = "ring", .op = way.op}, 0);
             const std::string told = hkt_comm_info(comm.get(), "by_host");
             expect_in(told, way.told[rank]);
             expect(std::ranges::count(told, '\n') == 0, "it says so more than once: " + told);

@@ -44,7 +44,7 @@ struct DeviceStep {
     auto operator<=>(const DeviceStep&) const = default;
 };
 
-// Everything on which the code depends. Counts are not part of it.
+// The program. Counts are not part of it.
 struct DeviceShape {
     std::vector<DeviceStep> steps;
     // Of starts whose inputs travel as packets, by one block, on all elements at once; empty: none can.
@@ -54,6 +54,18 @@ struct DeviceShape {
 
     auto operator<=>(const DeviceShape&) const = default;
 };
+
+// Ranks differ in numbers that the code reads from a table: a step's areas, then its boundaries; an await's
+// local peer, message and operation; a pull's local peer and operation. Returns them, in the order of the
+// packet steps and then of the others.
+std::vector<std::uint32_t> numbers_of(const DeviceShape& shape);
+inline constexpr std::size_t numbers_of_await = 3, numbers_of_pull = 2;
+// Returns everything on which the code depends: the shape with a 0 for each of these numbers. Most programs
+// leave the same for all ranks of a schedule.
+DeviceShape without_numbers(DeviceShape shape);
+
+// The table's name in PTX. The generator writes it without its content, on a line of its own.
+inline constexpr const char* numbers_name = "hocket_numbers";
 
 // Blocks may have any number of threads up to this.
 inline constexpr std::uint32_t most_device_threads = 256;

@@ -43,8 +43,9 @@ HOCKET_JIT_API Status hocket_jit_compile_kernel(Generator* generator, const Kern
 HOCKET_JIT_API Status hocket_jit_compile_formula(Generator* generator, const FormulaShape* shape,
                                                  FormulaCode* code) noexcept;
 
-// A plan for a device: its twin for the processor, and the device's own code as text. internal: also if LLVM
-// was built without the device.
+// A plan for a device: its twin for the processor, and the device's own code as text, which depends on
+// nothing but without_numbers(shape), and has the line of the numbers' table without its content. internal:
+// also if LLVM was built without the device.
 HOCKET_JIT_API Status hocket_jit_compile_twin(Generator* generator, const DeviceShape* shape,
                                               bool tells_accesses, TwinCode* code) noexcept;
 HOCKET_JIT_API Status hocket_jit_print_ptx(Generator* generator, const DeviceShape* shape) noexcept;

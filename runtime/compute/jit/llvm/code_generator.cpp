@@ -127,6 +127,14 @@ std::unique_ptr<llvm::TargetMachine> device_machine() {
     return machine;
 }
 
+// LLVM numbers all calls that a process has printed, in comments. Without them a shape always has the same
+// text.
+void remove_numbers_of_calls(std::string& text) {
+    constexpr const char* comment = " // callseq ";
+    for (std::size_t at = text.find(comment); at != std::string::npos; at = text.find(comment, at))
+        text.erase(at, text.find('\n', at) - at);
+}
+
 }  // namespace
 
 CodeGenerator::CodeGenerator(const std::string& changed_features, const std::string& cpu)
@@ -172,8 +180,10 @@ TwinCode CodeGenerator::compile_twin(const DeviceShape& shape, bool tells_access
 std::string CodeGenerator::ptx(const DeviceShape& shape) {
     const auto machine = device_machine();
     llvm::LLVMContext context;
-    return emit(*machine, *build_device_module(shape, *make_ptx_target(), *machine, context),
-                llvm::CodeGenFileType::AssemblyFile);
+    std::string text = emit(*machine, *build_device_module(shape, *make_ptx_target(), *machine, context),
+                            llvm::CodeGenFileType::AssemblyFile);
+    remove_numbers_of_calls(text);
+    return text;
 }
 
 std::string CodeGenerator::llvm_ir(std::span<const KernelShape> shapes) {

@@ -55,7 +55,21 @@ class DeviceBuilder {
         if (reads_given_up_) barrier();
     }
     Value* is_first_thread() { return ir_.CreateICmpEQ(thread(), ir_.getInt64(0)); }
-    Value* constants(const std::vector<std::uint32_t>& values) { return target_.table(module_, values); }
+    // Of the table of numbers.
+    Value* place_of_number(std::size_t index) {
+        return ir_.CreateConstInBoundsGEP1_64(ir_.getInt32Ty(), numbers_, index);
+    }
+    Value* number(std::size_t index) {
+        return ir_.CreateZExt(ir_.CreateLoad(ir_.getInt32Ty(), place_of_number(index)), ir_.getInt64Ty());
+    }
+    // Of one of several steps that have `count` each, the first from `first` on.
+    std::vector<Value*> numbers_of_row(std::size_t first, std::size_t count, Value* row) {
+        std::vector<Value*> numbers;
+        Value* const index = ir_.CreateMul(row, ir_.getInt64(count));
+        for (std::size_t i = 0; i < count; ++i)
+            numbers.push_back(load_element(ir_, ir_.getInt32Ty(), place_of_number(first + i), index));
+        return numbers;
+    }
 
     void begin();
     void take_stripe(llvm::BasicBlock* leave);
@@ -70,8 +84,8 @@ class DeviceBuilder {
     Value* packet(std::uint64_t packets, Value* peer, Value* index);
     Value* input_packet(Value* index);
     struct Pulled;
-    Pulled begin_pull(Value* index, Value* all, Value* peers);
-    void end_pull(const Pulled& pulled, Value* operations);
+    Pulled begin_pull(Value* index, Value* all, std::size_t first_number);
+    void end_pull(const Pulled& pulled);
     llvm::Function* kernel(const KernelShape& shape);
     void leave();
     void report_given_up_by_peer();
@@ -85,7 +99,8 @@ class DeviceBuilder {
     llvm::IRBuilder<> ir_;
     llvm::Function *entry_ = nullptr, *wait_ = nullptr, *take_ = nullptr;
     std::map<KernelShape, llvm::Function*> kernels_;
-    Value* context_ = nullptr;
+    Value *context_ = nullptr, *numbers_ = nullptr;
+    std::size_t next_number_ = 0;  // of the steps that are not emitted yet
     bool reads_given_up_ = false;  // some threads may, since the last barrier
     // Of a start by packets: how many an input has, where those of the epoch begin, and the start's number.
     struct {
@@ -99,6 +114,7 @@ void DeviceBuilder::run() {
     entry_->setConvergent();  // its barriers stay where all threads meet
     wait_ = build_wait(shape_, target_, module_);
     if (!shape_.packet_steps.empty()) take_ = build_take(shape_, target_, module_);
+    numbers_ = target_.numbers(module_, shape_);
     ir_.SetInsertPoint(llvm::BasicBlock::Create(module_.getContext(), "entry", entry_));
     begin();
     llvm::BasicBlock *next = new_block(ir_, "next_stripe"), *end = new_block(ir_, "leave");
@@ -183,22 +199,15 @@ void DeviceBuilder::leave_if_given_up(llvm::BasicBlock* leave) {
 // behind them.
 DeviceBuilder::Steps DeviceBuilder::run_awaits(Steps first, Steps end, llvm::BasicBlock* leave) {
     before_waits();
-    std::vector<std::uint32_t> peers, messages, operations;
+    const std::size_t first_number = next_number_;
     Steps last = first;
-    for (; last != end && last->kind == Kind::await; ++last) {
-        peers.push_back(last->peer);
-        messages.push_back(last->message);
-        operations.push_back(last->operation);
-    }
-    Value *const all_peers = constants(peers), *const all_messages = constants(messages),
-                 *const all_operations = constants(operations);
-    emit_for(ir_, thread(), ir_.getInt64(peers.size()), [&](Value* i) {
-        Value* const peer = load_element(ir_, ir_.getInt32Ty(), all_peers, i);
-        Value* const message = load_element(ir_, ir_.getInt32Ty(), all_messages, i);
+    for (; last != end && last->kind == Kind::await; ++last) next_number_ += numbers_of_await;
+    emit_for(ir_, thread(), ir_.getInt64(static_cast<std::uint64_t>(last - first)), [&](Value* i) {
+        const auto numbers = numbers_of_row(first_number, numbers_of_await, i);
+        Value *const peer = numbers[0], *const message = numbers[1], *const operation = numbers[2];
         Value* const wanted = sequence(ir_.CreateZExt(message, ir_.getInt64Ty()));
         Value* const line = line_of_stripe(argument(offsetof(DeviceArguments, inboxes)),
                                            ir_.CreateZExt(peer, ir_.getInt64Ty()));
-        Value* const operation = load_element(ir_, ir_.getInt32Ty(), all_operations, i);
         ir_.CreateCall(wait_, {entry_->getArg(0), context_, line, wanted, peer, operation, kept(ticket_word),
                                kept(start_word)});
         return ir_.CreateAdd(i, threads());
@@ -227,8 +236,10 @@ void DeviceBuilder::run_signal(const DeviceStep& step) {
 void DeviceBuilder::run_elements(const DeviceStep& step) {
     if (step.synchronizes) barrier();
     llvm::Function* const code = kernel(step.kernel);
-    Value* const area_ids = constants(step.areas);
-    emit_for(ir_, ir_.getInt64(step.begin), ir_.getInt64(step.end), [&](Value* atom) {
+    Value* const area_ids = place_of_number(next_number_);
+    const std::size_t begin_number = next_number_ + step.areas.size(), end_number = begin_number + 1;
+    next_number_ = end_number + 1;
+    emit_for(ir_, number(begin_number), number(end_number), [&](Value* atom) {
         Value* const boundaries = argument(offsetof(DeviceArguments, boundaries));
         Value* const stretches = argument(offsetof(DeviceArguments, stretches));
         Value* const factor = step.kernel.multiplies
@@ -237,7 +248,7 @@ void DeviceBuilder::run_elements(const DeviceStep& step) {
         Value* const is_whole = ir_.CreateICmpEQ(
             argument(ir_.getInt64Ty(), offsetof(DeviceArguments, stripes)), ir_.getInt64(1), "is_whole");
         Value* const next =
-            ir_.CreateSelect(is_whole, ir_.getInt64(step.end), ir_.CreateAdd(atom, ir_.getInt64(1)), "next");
+            ir_.CreateSelect(is_whole, number(end_number), ir_.CreateAdd(atom, ir_.getInt64(1)), "next");
         Value* const from = load_element(ir_, ir_.getInt64Ty(), boundaries, atom);
         Value* const bytes =
             ir_.CreateSub(load_element(ir_, ir_.getInt64Ty(), boundaries, next), from, "bytes");
@@ -332,20 +343,21 @@ void DeviceBuilder::run_push() {
 
 // A packet that a thread has looked at once.
 struct DeviceBuilder::Pulled {
-    Value *is_one, *row, *peer, *index, *place, *word;
+    Value *is_one, *peer, *operation, *index, *place, *word;
 };
 
 // index: among all packets of the rows, `each` of a row; beyond the last one is none.
-DeviceBuilder::Pulled DeviceBuilder::begin_pull(Value* index, Value* all, Value* peers) {
+DeviceBuilder::Pulled DeviceBuilder::begin_pull(Value* index, Value* all, std::size_t first_number) {
     Pulled pulled{};
     pulled.is_one = ir_.CreateICmpULT(index, all);
     Value* const each = ir_.CreateTrunc(packets_.count, ir_.getInt32Ty());
     Value* const known =
         ir_.CreateTrunc(ir_.CreateSelect(pulled.is_one, index, ir_.getInt64(0)), ir_.getInt32Ty());
     Value* const row = ir_.CreateUDiv(known, each);
-    pulled.row = ir_.CreateZExt(row, ir_.getInt64Ty());
     pulled.index = ir_.CreateZExt(ir_.CreateSub(known, ir_.CreateMul(row, each)), ir_.getInt64Ty());
-    pulled.peer = load_element(ir_, ir_.getInt32Ty(), peers, pulled.row);
+    const auto numbers = numbers_of_row(first_number, numbers_of_pull, ir_.CreateZExt(row, ir_.getInt64Ty()));
+    pulled.peer = numbers[0];
+    pulled.operation = numbers[1];
     pulled.place = packet(offsetof(DeviceArguments, packets_here),
                           ir_.CreateZExt(pulled.peer, ir_.getInt64Ty()), pulled.index);
     pulled.word = target_.load_word(ir_, pulled.place);
@@ -353,7 +365,7 @@ DeviceBuilder::Pulled DeviceBuilder::begin_pull(Value* index, Value* all, Value*
 }
 
 // Waits for the packet if it was not there, and puts its data where the input of the local peer is read.
-void DeviceBuilder::end_pull(const Pulled& pulled, Value* operations) {
+void DeviceBuilder::end_pull(const Pulled& pulled) {
     Value* const is_header = ir_.CreateICmpULT(pulled.index, ir_.getInt64(header_packets));
     Value* const is_there = ir_.CreateICmpEQ(ir_.CreateLShr(pulled.word, 32), packets_.start);
     llvm::BasicBlock *taking = new_block(ir_, "take"), *there = new_block(ir_, "is_there"),
@@ -364,9 +376,9 @@ void DeviceBuilder::end_pull(const Pulled& pulled, Value* operations) {
     Value* const at_once = ir_.CreateTrunc(pulled.word, ir_.getInt32Ty());
     ir_.CreateBr(taken);
     ir_.SetInsertPoint(taking);
-    Value* const operation = load_element(ir_, ir_.getInt32Ty(), operations, pulled.row);
-    Value* const late = ir_.CreateCall(take_, {entry_->getArg(0), context_, pulled.place, packets_.start,
-                                               pulled.peer, operation, pulled.index, kept(start_word)});
+    Value* const late =
+        ir_.CreateCall(take_, {entry_->getArg(0), context_, pulled.place, packets_.start, pulled.peer,
+                               pulled.operation, pulled.index, kept(start_word)});
     ir_.CreateBr(taken);
     ir_.SetInsertPoint(taken);
     llvm::PHINode* const data = ir_.CreatePHI(ir_.getInt32Ty(), 2, "data");
@@ -389,20 +401,16 @@ void DeviceBuilder::end_pull(const Pulled& pulled, Value* operations) {
 DeviceBuilder::Steps DeviceBuilder::run_pulls(Steps first, Steps end, llvm::BasicBlock* leave) {
     constexpr std::uint64_t at_once = 4;
     before_waits();
-    std::vector<std::uint32_t> peers, operations;
+    const std::size_t first_number = next_number_;
     Steps last = first;
-    for (; last != end && last->kind == Kind::pull; ++last) {
-        peers.push_back(last->peer);
-        operations.push_back(last->operation);
-    }
-    Value *const all_peers = constants(peers), *const all_operations = constants(operations);
-    Value* const all = ir_.CreateMul(packets_.count, ir_.getInt64(peers.size()));
+    for (; last != end && last->kind == Kind::pull; ++last) next_number_ += numbers_of_pull;
+    Value* const all = ir_.CreateMul(packets_.count, ir_.getInt64(static_cast<std::uint64_t>(last - first)));
     emit_for(ir_, thread(), all, [&](Value* index) {
         std::vector<Pulled> pulled;
         for (std::uint64_t i = 0; i < at_once; ++i)
-            pulled.push_back(
-                begin_pull(ir_.CreateAdd(index, ir_.CreateMul(threads(), ir_.getInt64(i))), all, all_peers));
-        for (const Pulled& one : pulled) emit_if(ir_, one.is_one, [&] { end_pull(one, all_operations); });
+            pulled.push_back(begin_pull(ir_.CreateAdd(index, ir_.CreateMul(threads(), ir_.getInt64(i))), all,
+                                        first_number));
+        for (const Pulled& one : pulled) emit_if(ir_, one.is_one, [&] { end_pull(one); });
         return ir_.CreateAdd(index, ir_.CreateMul(threads(), ir_.getInt64(at_once)));
     });
     barrier();

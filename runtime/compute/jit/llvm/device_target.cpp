@@ -16,12 +16,12 @@ using Builder = DeviceTarget::Builder;
 // belongs to LLVM's new.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 
+// No constant: LLVM would take the zeros of PTX for what is read.
 llvm::GlobalVariable* add_table(llvm::Module& module, const std::vector<std::uint32_t>& values,
                                 unsigned address_space) {
     llvm::Constant* const data = llvm::ConstantDataArray::get(module.getContext(), values);
-    return new llvm::GlobalVariable(module, data->getType(), true, llvm::GlobalValue::InternalLinkage, data,
-                                    "areas_of_step", nullptr, llvm::GlobalValue::NotThreadLocal,
-                                    address_space);
+    return new llvm::GlobalVariable(module, data->getType(), false, llvm::GlobalValue::InternalLinkage, data,
+                                    numbers_name, nullptr, llvm::GlobalValue::NotThreadLocal, address_space);
 }
 
 // ---- PTX ----------------------------------------------------------------------------------------
@@ -101,8 +101,9 @@ class PtxTarget final : public DeviceTarget {
     Value* of_elements(Builder& ir, Value* address) const override {
         return ir.CreateAddrSpaceCast(address, ir.getPtrTy(global_space));
     }
-    llvm::Constant* table(llvm::Module& module, const std::vector<std::uint32_t>& values) const override {
-        return llvm::ConstantExpr::getAddrSpaceCast(add_table(module, values, global_space),
+    llvm::Constant* numbers(llvm::Module& module, const DeviceShape& shape) const override {
+        const std::vector<std::uint32_t> zeros(numbers_of(shape).size());
+        return llvm::ConstantExpr::getAddrSpaceCast(add_table(module, zeros, global_space),
                                                     llvm::PointerType::get(module.getContext(), 0));
     }
     void touch(Builder&, Value*, Value*, Value*, TwinAccess) const override {}
@@ -201,8 +202,8 @@ class TwinTarget final : public DeviceTarget {
     }
 
     Value* of_elements(Builder&, Value* address) const override { return address; }
-    llvm::Constant* table(llvm::Module& module, const std::vector<std::uint32_t>& values) const override {
-        return add_table(module, values, 0);
+    llvm::Constant* numbers(llvm::Module& module, const DeviceShape& shape) const override {
+        return add_table(module, numbers_of(shape), 0);
     }
     void touch(Builder& ir, Value* context, Value* address, Value* number, TwinAccess access) const override {
         if (!tells_accesses_) return;

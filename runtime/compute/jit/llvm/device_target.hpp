@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "runtime/compute/jit/interface/device_plan.hpp"
 
@@ -50,8 +49,9 @@ class DeviceTarget {
 
     // Returns the address in the form in which elements are loaded and stored.
     virtual llvm::Value* of_elements(Builder& ir, llvm::Value* address) const = 0;
-    // Adds constants to the module, and returns their address.
-    virtual llvm::Constant* table(llvm::Module& module, const std::vector<std::uint32_t>& values) const = 0;
+    // Adds the table of a shape's numbers to the module, and returns its address. That of PTX has no content
+    // yet.
+    virtual llvm::Constant* numbers(llvm::Module& module, const DeviceShape& shape) const = 0;
     // Tells the twin of an access.
     virtual void touch(Builder& ir, llvm::Value* context, llvm::Value* address, llvm::Value* number,
                        TwinAccess access) const = 0;

@@ -9,9 +9,11 @@
 #include <fstream>
 #include <regex>
 
-#include "runtime/compute/jit/compiler.hpp"
+#include "runtime/compute/jit/device_image.hpp"
 #include "runtime/compute/jit/device_program.hpp"
+#include "runtime/compute/jit/ready_made/usual_plans.hpp"
 #include "tests/dsl/cases.hpp"
+#include "tests/runtime/compute/jit/ready_made.hpp"
 #include "tests/support/long_form.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
@@ -28,7 +30,7 @@ std::string ptx_of(const char* schedule, dsl::Rank ranks, DataType type, ReduceO
     request.protocol = protocol;
     const dsl::RankProgram program = dsl::check_schedule(request)->project(ranks - 1);
     REQUIRE(!jit::why_no_device_kernel(program));
-    return jit::Compiler().ptx(jit::device_shape_of(program, type, op, defined));
+    return jit::ptx_of(jit::device_shape_of(program, type, op, defined));
 }
 
 // Returns the assembler's place, or "".
@@ -58,6 +60,14 @@ std::uint64_t spilled_bytes(const std::string& told) {
     for (auto found = first; found != last; ++found)
         bytes += std::stoul((*found)[1].str()) + std::stoul((*found)[2].str());
     return bytes;
+}
+
+// Returns what the assembler says of a device's code.
+std::string told_of(const std::string& ptx, const std::string& device) {
+    const test::TemporaryFolder folder;
+    const std::string file = folder / "plan.ptx";
+    std::ofstream(file) << ptx;
+    return output_of(fmt::format("{} -v -arch {} -o {}.cubin {}", assembler(), device, file, file));
 }
 
 struct Shape {
@@ -111,20 +121,16 @@ TEST_CASE("a kernel's PTX orders its accesses, and rounds as the processor does"
 }
 
 TEST_CASE("NVIDIA's assembler takes each kernel, and spills nothing") {
-    const std::string ptxas = assembler();
-    if (ptxas.empty()) HOCKET_SKIP("there is no ptxas: CUDA is not installed");
-    const test::TemporaryFolder folder;
-    const std::string file = std::string(folder.path()) + "/plan.ptx";
+    if (assembler().empty()) HOCKET_SKIP("there is no ptxas: CUDA is not installed");
     const std::regex used(R"(Used (\d+) registers)");
     int number = 0;
     for (const Shape& shape : shapes()) {
-        std::ofstream(file) << ptx_of(shape.schedule, shape.ranks, shape.type, shape.op, shape.protocol,
-                                      shape.defined);
+        const std::string ptx =
+            ptx_of(shape.schedule, shape.ranks, shape.type, shape.op, shape.protocol, shape.defined);
         std::string registers;
         for (const char* device : {"sm_80", "sm_90", "sm_100"}) {
             if (number++ % 4 != 0 && !test::is_long_form()) continue;  // one for each shape, and each
-            const std::string told =
-                output_of(fmt::format("{} -v -arch {} -o {}.cubin {}", ptxas, device, file, file));
+            const std::string told = told_of(ptx, device);
             INFO(fmt::format("{} on {}, {} of {}, {}: {}", shape.schedule, shape.ranks, name_of(shape.op),
                              name_of(shape.type), device, told));
             CHECK_THAT(told, !Contains("exit status"));
@@ -137,5 +143,21 @@ TEST_CASE("NVIDIA's assembler takes each kernel, and spills nothing") {
         if (std::getenv("HOCKET_SHOW_REGISTERS"))
             fmt::print("{} on {}, {} of {}: registers{}\n", shape.schedule, shape.ranks, name_of(shape.op),
                        name_of(shape.type), registers);
+    }
+}
+
+TEST_CASE("NVIDIA's assembler takes all code that comes with Hocket, and spills nothing") {
+    if (assembler().empty()) HOCKET_SKIP("there is no ptxas: CUDA is not installed");
+    const auto shapes = jit::usual_device_shapes({HOCKET_SCHEDULES_DIR});
+    const char* const devices[] = {"sm_80", "sm_90", "sm_100"};
+    const jit::CodeCache none("");
+    // One of each some, on one of the devices.
+    const std::size_t step = test::in_long_form(std::size_t{1}, shapes.size() / 12);
+    for (std::size_t i = 0; i < shapes.size(); i += step) {
+        const std::string told = told_of(
+            jit::device_image(shapes[i], 80, none, test::ready_made_of_build()).text, devices[i / step % 3]);
+        INFO(jit::key_of(shapes[i]) << told);
+        CHECK_THAT(told, !Contains("exit status"));
+        CHECK(spilled_bytes(told) == 0);
     }
 }

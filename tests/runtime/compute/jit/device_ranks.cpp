@@ -10,7 +10,6 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/compute/jit/code_cache.hpp"
 #include "runtime/compute/kernels/cpu/multiply.hpp"
 #include "runtime/engine/plan/address.hpp"
 #include "tests/support/random_elements.hpp"
@@ -34,8 +33,8 @@ jit::TwinCode twin_of(const jit::DeviceShape& shape, bool tells_accesses) {
         jit::Compiler compiler;
         jit::TwinCode code = nullptr;
     };
-    static std::map<std::pair<std::string, bool>, Twin> twins;
-    Twin& twin = twins[{jit::key_of(shape), tells_accesses}];
+    static std::map<std::pair<jit::DeviceShape, bool>, Twin> twins;
+    Twin& twin = twins[{shape, tells_accesses}];
     if (twin.code == nullptr) twin.code = twin.compiler.compile_twin(shape, tells_accesses);
     return twin.code;
 }
