@@ -370,10 +370,14 @@ void Launch::complete(Block& block, unsigned warp, const Meeting& meeting) {
         return found;
     };
     const unsigned ballot = lanes_where([](const Thread& thread) { return thread.value != 0; });
+    std::uint64_t either = 0;
+    for (unsigned lane = 0; lane < lanes; ++lane)
+        if (inside(lane)) either |= first[lane].value;
     for (unsigned lane = 0; lane < lanes; ++lane) {
         if (!inside(lane)) continue;
         Thread& thread = first[lane];
         if (meeting.operation == Operation::ballot) thread.result = ballot;
+        if (meeting.operation == Operation::either) thread.result = either;
         if (meeting.operation == Operation::match)
             thread.result = lanes_where([&](const Thread& other) { return other.value == thread.value; });
         if (meeting.operation == Operation::shuffle) {

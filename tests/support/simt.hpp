@@ -38,7 +38,7 @@ void seed(std::uint64_t number);
 void launch(unsigned blocks, unsigned threads, const std::function<void()>& kernel);
 
 // Called by kernels; see the operations below.
-enum class Operation : std::uint8_t { sync, shuffle, ballot, match };
+enum class Operation : std::uint8_t { sync, shuffle, ballot, match, either };
 void wait_for_block(Place place);
 std::uint64_t wait_for_warp(Operation operation, unsigned mask, std::uint64_t value, unsigned argument,
                             Place place);
@@ -87,6 +87,11 @@ inline unsigned __match_any_sync(unsigned mask, std::uint32_t value,
                                  hocket::simt::Place place = hocket::simt::Place::current()) {
     return static_cast<unsigned>(
         hocket::simt::wait_for_warp(hocket::simt::Operation::match, mask, value, 0, place));
+}
+inline unsigned __reduce_or_sync(unsigned mask, unsigned value,
+                                 hocket::simt::Place place = hocket::simt::Place::current()) {
+    return static_cast<unsigned>(
+        hocket::simt::wait_for_warp(hocket::simt::Operation::either, mask, value, 0, place));
 }
 
 // A lane without a lane at that distance gets its own value.
@@ -146,8 +151,8 @@ Value __ldcg(const Value* from) {
 inline int __popc(unsigned bits) {
     return std::popcount(bits);
 }
-inline int __ffs(unsigned bits) {
-    return bits == 0 ? 0 : std::countr_zero(bits) + 1;
+inline int __clz(int bits) {
+    return std::countl_zero(static_cast<unsigned>(bits));
 }
 
 // Not inlined: a compiler could otherwise make one rounding of a product and a sum.
@@ -171,6 +176,9 @@ inline int __ffs(unsigned bits) {
 }
 
 namespace hocket::simt {
+
+// The device's: kernels that choose their grid by it can be tested with several.
+inline unsigned multiprocessors = 4;
 
 // Hands work of a kernel to a stream; returns a cudaError_t. tests/support/simt_at_once.cpp does the work
 // before it returns, for every stream; tests/support/fake_cuda/kernels.cpp gives it to the tests' driver.
@@ -204,6 +212,36 @@ inline const char* error_name(int error) {
 }
 inline const char* error_words(int error) {
     return error == 719 ? "unspecified launch failure" : "words of the tests' device";
+}
+
+struct Quad {
+    std::uint32_t parts[4];
+};
+struct Pair {
+    std::uint32_t parts[2];
+};
+// A device refuses an address that is not aligned.
+template <typename Several>
+Several load_several(const void* from) {
+    if (reinterpret_cast<std::uintptr_t>(from) % sizeof(Several) != 0)
+        throw simt::Error("a load of several words from a misaligned address");
+    Several value;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+}
+inline Quad load_quad(const void* from) {
+    return load_several<Quad>(from);
+}
+inline Pair load_pair(const void* from) {
+    return load_several<Pair>(from);
+}
+inline void store_quad(void* to, const Quad& value) {
+    if (reinterpret_cast<std::uintptr_t>(to) % sizeof value != 0)
+        throw simt::Error("a store of several words to a misaligned address");
+    std::memcpy(to, &value, sizeof value);
+}
+inline unsigned multiprocessors() {
+    return simt::multiprocessors;
 }
 
 // Threads that wait for a word let others run.

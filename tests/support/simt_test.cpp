@@ -42,7 +42,7 @@ TEST_CASE("simt: threads of a block share variables, and blocks do not") {
 
 TEST_CASE("simt: warp operations") {
     simt::seed(2);
-    std::vector<unsigned> ballots(40), from_5(40), from_below(40), from_above(40), same(40);
+    std::vector<unsigned> ballots(40), from_5(40), from_below(40), from_above(40), same(40), either(40);
     simt::launch(1, 40, [&] {
         const unsigned i = threadIdx.x, mask = i < 32 ? ~0u : 0xffu;
         ballots[i] = __ballot_sync(mask, i % 3 == 0);
@@ -50,6 +50,7 @@ TEST_CASE("simt: warp operations") {
         from_below[i] = __shfl_up_sync(mask, i, 2);
         from_above[i] = i < 32 ? __shfl_down_sync(mask, i, 2) : 0;
         same[i] = __match_any_sync(mask, i % 2);
+        either[i] = __reduce_or_sync(mask, i == 31 ? 5 : i / 32 * 64);
     });
     CHECK(ballots[1] == 0x49249249u);
     CHECK(ballots[39] == 0x92u);
@@ -61,6 +62,8 @@ TEST_CASE("simt: warp operations") {
     CHECK(from_above[30] == 30);
     CHECK(same[3] == 0xaaaaaaaau);
     CHECK(same[38] == 0x55u);
+    CHECK(either[3] == 5);
+    CHECK(either[39] == 64);
 }
 
 TEST_CASE("simt: blocks and threads run in an order that the seed decides") {

@@ -68,6 +68,35 @@ __device__ inline void store_release(std::uint64_t* to, std::uint64_t value) {
     asm volatile("st.release.gpu.global.u64 [%0], %1;" : : "l"(to), "l"(value) : "memory");
 }
 
+// Access 16 or 8 bytes, aligned to as many, by one instruction. Elements are read once, so the caches drop
+// them first.
+struct alignas(16) Quad {
+    std::uint32_t parts[4];
+};
+struct alignas(8) Pair {
+    std::uint32_t parts[2];
+};
+__device__ inline Quad load_quad(const void* from) {
+    const uint4 value = __ldcs(static_cast<const uint4*>(from));
+    return {{value.x, value.y, value.z, value.w}};
+}
+__device__ inline Pair load_pair(const void* from) {
+    const uint2 value = __ldcs(static_cast<const uint2*>(from));
+    return {{value.x, value.y}};
+}
+__device__ inline void store_quad(void* to, const Quad& value) {
+    *static_cast<uint4*>(to) = {value.parts[0], value.parts[1], value.parts[2], value.parts[3]};
+}
+
+// Returns the number of the current device's multiprocessors.
+inline unsigned multiprocessors() {
+    int device = 0, number = 0;
+    if (cudaGetDevice(&device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&number, cudaDevAttrMultiProcessorCount, device) != cudaSuccess || number < 1)
+        return 1;  // the launch will say why
+    return static_cast<unsigned>(number);
+}
+
 }  // namespace hocket::kernels::cuda
 #elif !defined(HOCKET_SIMT)
 #error "compile this with nvcc, or include tests/support/simt.hpp first"
@@ -79,6 +108,7 @@ constexpr int ok = 0, invalid_value = 1;  // values of cudaError_t
 
 constexpr unsigned warp_lanes = 32, block_threads = 256, block_warps = block_threads / warp_lanes;
 constexpr unsigned all_lanes = 0xffffffff;
+constexpr unsigned loads_in_flight = 8;
 constexpr unsigned most_blocks = 1024;  // of a kernel whose blocks run until no work is left
 
 // The 64-bit type that atomicAdd supports.
@@ -99,25 +129,33 @@ __device__ inline unsigned warp() {
 __device__ inline unsigned bits_of(unsigned mask) {
     return static_cast<unsigned>(__popc(mask));
 }
+// Returns the place of the highest bit, which must exist.
+__device__ inline unsigned highest_bit(unsigned mask) {
+    return 31 - static_cast<unsigned>(__clz(static_cast<int>(mask)));
+}
 // Returns the number of lanes in the mask below the calling one.
 __device__ inline unsigned lanes_below(unsigned mask) {
     return bits_of(mask & ((1u << lane()) - 1));
 }
 
-// Calls use(i, load(i)) for each i below count, each in one of the grid's threads. Several loads are in
-// flight before the first value is used.
+// Calls use(i, load(i)) for the indices first, first + distance, ... below count. Several loads are in flight
+// before the first value is used; one round of them takes `round` indices, of all threads together.
+template <typename Load, typename Use>
+__device__ void for_each_from(std::uint64_t first, std::uint64_t count, unsigned distance,
+                              std::uint64_t round, const Load& load, const Use& use) {
+    for (; first < count; first += round) {
+        decltype(load(first)) values[loads_in_flight];
+        for (unsigned step = 0; step < loads_in_flight; ++step)
+            if (first + step * distance < count) values[step] = load(first + step * distance);
+        for (unsigned step = 0; step < loads_in_flight; ++step)
+            if (first + step * distance < count) use(first + step * distance, values[step]);
+    }
+}
+// Calls use(i, load(i)) for each i below count, each in one of the grid's threads.
 template <typename Load, typename Use>
 __device__ void for_each_of_grid(std::uint64_t count, const Load& load, const Use& use) {
-    constexpr unsigned steps = 8;
-    const std::uint64_t of_block = block_threads * steps;
-    for (std::uint64_t first = blockIdx.x * of_block + threadIdx.x; first < count;
-         first += gridDim.x * of_block) {
-        decltype(load(first)) values[steps];
-        for (unsigned step = 0; step < steps; ++step)
-            if (first + step * block_threads < count) values[step] = load(first + step * block_threads);
-        for (unsigned step = 0; step < steps; ++step)
-            if (first + step * block_threads < count) use(first + step * block_threads, values[step]);
-    }
+    constexpr std::uint64_t of_block = block_threads * loads_in_flight;
+    for_each_from(blockIdx.x * of_block + threadIdx.x, count, block_threads, gridDim.x * of_block, load, use);
 }
 
 // Returns the sum of the values of this lane and all lower ones. All lanes of a warp must call it.
@@ -134,8 +172,8 @@ __device__ Value sum_of_warp(Value value) {
     return __shfl_sync(all_lanes, sum_up_to_lane(value), warp_lanes - 1);
 }
 
-// Returns true if the calling block is the grid's last one to call it; it then sees all that the others wrote
-// before. All threads of a block must call it.
+// Returns true if this is the last of as many calls as the grid has blocks; the calling block then sees all
+// that the others wrote before theirs. All threads of a block must call it.
 __device__ inline bool is_last_block(unsigned* arrived) {
     HOCKET_SHARED(bool, last);
     __threadfence();
@@ -159,38 +197,58 @@ __device__ inline std::uint64_t next_ticket(Counter* tickets) {
     return ticket;
 }
 
+// A position in a row of numbers at which their sum reaches a wanted one.
+struct Reached {
+    unsigned thread;
+    std::uint64_t before;  // the sum of the numbers of lower threads
+};
+
+// Returns the first thread of the block at which the sum of its number and those of lower threads is at least
+// `wanted`; if there is none, the number of threads, and the whole sum. wanted > 0. All threads of a block
+// must call it.
+__device__ inline Reached first_to_reach(std::uint64_t own, std::uint64_t wanted) {
+    HOCKET_SHARED(std::uint64_t[block_warps], of_warp);
+    HOCKET_SHARED(Reached, reached);
+    const std::uint64_t up_to_lane = sum_up_to_lane(own);
+    if (lane() == warp_lanes - 1) of_warp[warp()] = up_to_lane;
+    __syncthreads();
+    std::uint64_t before = up_to_lane - own;
+    for (unsigned other = 0; other < warp(); ++other) before += of_warp[other];
+    if (before < wanted && before + own >= wanted) reached = {threadIdx.x, before};
+    if (threadIdx.x == block_threads - 1 && before + own < wanted) reached = {block_threads, before + own};
+    __syncthreads();
+    return reached;
+}
+
 // The place of a rank in a table of counts, counted from the highest bin.
 struct Found {
     std::uint32_t bin;
     std::uint64_t above, at;  // the counts in higher bins, and in this one
 };
 
-// Returns the highest bin at which at least `wanted` elements are reached, counted from the top; bin 0 if
-// there are fewer. bins must be a multiple of block_threads, the number of threads of a block; all of them
-// must call it.
+// Returns the highest bin at which at least `wanted` elements are reached, counted from the top; if there are
+// fewer, bin 0, with none in it and all above. bins must be a multiple of block_threads * block_warps; wanted
+// > 0. All threads of a block must call it.
 template <typename Count>
 __device__ Found find_from_top(const Count* counts, unsigned bins, std::uint64_t wanted) {
-    HOCKET_SHARED(std::uint64_t[block_warps], of_warp);
-    HOCKET_SHARED(Found, found);
-    const unsigned each = bins / block_threads, top = bins - each * threadIdx.x;
+    // First each warp adds up a section, then each thread a few bins of the right section, then it is one bin
+    // each.
+    const unsigned of_section = bins / block_warps, of_thread = of_section / block_threads;
     std::uint64_t own = 0;
-    for (unsigned i = 1; i <= each; ++i) own += __ldcg(counts + top - i);
-    std::uint64_t above = sum_up_to_lane(own) - own;
-    if (lane() == warp_lanes - 1) of_warp[warp()] = above + own;
-    __syncthreads();
-    for (unsigned other = 0; other < warp(); ++other) above += of_warp[other];
-    const bool is_last = threadIdx.x == block_threads - 1;
-    if (above < wanted && (above + own >= wanted || is_last)) {
-        unsigned bin = top - 1;
-        std::uint64_t at = __ldcg(counts + bin);
-        while (bin > top - each && above + at < wanted) {
-            above += at;
-            at = __ldcg(counts + --bin);
-        }
-        found = {bin, above, at};
-    }
-    __syncthreads();
-    return found;
+    for (unsigned i = lane(); i < of_section; i += warp_lanes)
+        own += __ldcg(counts + (bins - 1 - warp() * of_section - i));
+    own = sum_of_warp(own);
+    const Reached section = first_to_reach(lane() == 0 ? own : 0, wanted);
+    if (section.thread == block_threads) return {0, section.before, 0};
+    const unsigned top = bins - section.thread / warp_lanes * of_section;
+    own = 0;
+    for (unsigned i = 1; i <= of_thread; ++i) own += __ldcg(counts + (top - threadIdx.x * of_thread - i));
+    const Reached few = first_to_reach(own, wanted - section.before);
+    const unsigned last = top - few.thread * of_thread - 1;
+    own = threadIdx.x < of_thread ? __ldcg(counts + (last - threadIdx.x)) : 0;
+    const Reached one = first_to_reach(own, wanted - section.before - few.before);
+    const unsigned bin = last - one.thread;
+    return {bin, section.before + few.before + one.before, __ldcg(counts + bin)};
 }
 
 }  // namespace hocket::kernels::cuda

@@ -26,10 +26,15 @@ struct PlainElements {
     using Word = Number;
     static constexpr bool calculates = false;
 
+    static constexpr unsigned rows_in_flight = 8;  // of vectors, for each lane
+    static constexpr bool has_vectors = true;      // from a 16-byte boundary of the words on
+
     const Word* words;
 
     __device__ Word load(std::uint64_t i) const { return words[i]; }
+    __device__ Quad load_vector(std::uint64_t i) const { return load_quad(words + i); }
     __device__ void keep(std::uint64_t, Word) const {}
+    __device__ void keep_vector(std::uint64_t, const Quad&) const {}
 };
 
 // decay * residual + scale * element; each product and the sum are rounded. `keep` overwrites the residual,
@@ -39,15 +44,40 @@ struct Sums {
     using Word = std::uint32_t;
     static constexpr bool calculates = true;
 
+    static constexpr unsigned rows_in_flight = 4;
+
     const Stored* elements;
     float* residual;
     float decay, scale;
+    bool has_vectors;  // from a 16-byte boundary of the residual on
 
-    __device__ Word load(std::uint64_t i) const {
-        const float sum = __fadd_rn(__fmul_rn(decay, residual[i]), __fmul_rn(scale, widened(elements[i])));
-        return std::bit_cast<Word>(sum);
+    Sums(const Stored* to_add, float* rest, float decay_of_rest, float scale_of_elements)
+        : elements(to_add), residual(rest), decay(decay_of_rest), scale(scale_of_elements) {
+        const auto lead = reinterpret_cast<std::uintptr_t>(residual) % 16 / sizeof(float) * sizeof(Stored);
+        has_vectors = (reinterpret_cast<std::uintptr_t>(elements) - lead) % (4 * sizeof(Stored)) == 0;
+    }
+
+    __device__ Word sum_of(float rest, Stored element) const {
+        return std::bit_cast<Word>(__fadd_rn(__fmul_rn(decay, rest), __fmul_rn(scale, widened(element))));
+    }
+    __device__ Word load(std::uint64_t i) const { return sum_of(residual[i], elements[i]); }
+    __device__ Quad load_vector(std::uint64_t i) const {
+        struct Four {
+            Stored numbers[4];
+        };
+        std::conditional_t<sizeof(Stored) == 4, Quad, Pair> packed;
+        if constexpr (sizeof(Stored) == 4)
+            packed = load_quad(elements + i);
+        else
+            packed = load_pair(elements + i);
+        const auto four = std::bit_cast<Four>(packed);
+        Quad vector = load_quad(residual + i);
+        for (unsigned e = 0; e < 4; ++e)
+            vector.parts[e] = sum_of(std::bit_cast<float>(vector.parts[e]), four.numbers[e]);
+        return vector;
     }
     __device__ void keep(std::uint64_t i, Word sum) const { residual[i] = std::bit_cast<float>(sum); }
+    __device__ void keep_vector(std::uint64_t i, const Quad& sums) const { store_quad(residual + i, sums); }
 };
 
 __device__ inline bool is_finite(float value) {

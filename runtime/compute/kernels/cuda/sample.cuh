@@ -15,6 +15,11 @@ struct SamplePlan {
     std::uint64_t too_many;  // if more do, the floor excludes too little
 };
 
+// Above this, taking elements out saves less than it costs.
+constexpr std::uint64_t most_taken_of(std::uint64_t count) {
+    return count / 8;
+}
+
 inline SamplePlan plan_sample(std::uint64_t count, std::uint64_t k) {
     constexpr std::uint64_t fewest = 8192, most = 1u << 18;
     // Enough that about 256 of the k largest are among them, but at most an eighth of all.
@@ -26,7 +31,7 @@ inline SamplePlan plan_sample(std::uint64_t count, std::uint64_t k) {
     const double mean = part * static_cast<double>(k);
     plan.wanted = static_cast<std::uint64_t>(mean + 4 * std::sqrt(mean) + 4);
     plan.too_many = static_cast<std::uint64_t>(part * (2.5 * static_cast<double>(k) + 32 * 1024)) + 1;
-    if (elements < fewest || plan.wanted >= plan.too_many) plan.sampled = 0;
+    if (elements < fewest || plan.wanted >= plan.too_many || k > most_taken_of(count)) plan.sampled = 0;
     return plan;
 }
 constexpr unsigned lines_of_warp = 4;
@@ -40,12 +45,16 @@ __global__ void __launch_bounds__(block_threads)
     using Word = typename Elements::Word;
     constexpr unsigned shift = digits_of<Word> - sample_digits;
     if (state->skip) return;
+    const unsigned first = (blockIdx.x * block_warps + warp()) * lines_of_warp;
+    Word words[lines_of_warp];
     for (unsigned i = 0; i < lines_of_warp; ++i) {
-        const unsigned number = (blockIdx.x * block_warps + warp()) * lines_of_warp + i;
-        if (number >= plan.sampled) break;
         // Multiples of the golden ratio are spread evenly.
-        const std::uint64_t fraction = number * 0x9e3779b97f4a7c15 >> 32, line = fraction * plan.lines >> 32;
-        const unsigned bin = magnitude(elements.load(line * warp_lanes + lane())) >> shift;
+        const std::uint64_t fraction = (first + i) * 0x9e3779b97f4a7c15 >> 32,
+                            line = fraction * plan.lines >> 32;
+        if (first + i < plan.sampled) words[i] = elements.load(line * warp_lanes + lane());
+    }
+    for (unsigned i = 0; i < lines_of_warp && first + i < plan.sampled; ++i) {
+        const unsigned bin = magnitude(words[i]) >> shift;
         const unsigned same = __match_any_sync(all_lanes, bin);
         if (lanes_below(same) == 0) atomicAdd(state->sampled + bin, bits_of(same));
     }

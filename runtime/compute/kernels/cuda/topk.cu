@@ -3,8 +3,8 @@
 
 #include "runtime/compute/kernels/cpu/paper_topk.hpp"
 #include "runtime/compute/kernels/cuda/emit.cuh"
+#include "runtime/compute/kernels/cuda/finish.cuh"
 #include "runtime/compute/kernels/cuda/kernels.hpp"
-#include "runtime/compute/kernels/cuda/levels.cuh"
 #include "runtime/compute/kernels/cuda/paper.cuh"
 #include "runtime/compute/kernels/cuda/sample.cuh"
 #include "runtime/compute/kernels/cuda/take_out.cuh"
@@ -12,30 +12,33 @@
 namespace hocket::kernels::cuda {
 namespace {
 
-constexpr std::uint64_t tiles_of(std::uint64_t count, std::uint64_t tile) {
-    return (count + tile - 1) / tile;
+// Returns the slots of all ranges. Those of a range hold twice its share of k, and one in 64 of its elements:
+// the layers of a model differ. Not smaller for more elements or a larger k, so one workspace serves all
+// smaller calls.
+std::uint64_t room_for(std::uint64_t count, std::uint64_t k, std::uint64_t ranges) {
+    return 2 * std::min(k, most_taken_of(count)) + count / 64 + warp_lanes * ranges;
 }
 
 // The layout of a workspace, in bytes. Everything before `cleared` is initially 0.
 struct Layout {
-    std::uint64_t take_out, take_out_again, emit;  // status words of tiles
+    std::uint64_t written;
     std::uint64_t cleared;
-    std::uint64_t sums, indices, words, end;
+    std::uint64_t sums, hits, indices, words, end;
     std::uint64_t room;  // elements
 
     Layout(std::uint64_t word_size, std::uint64_t count, std::uint64_t k) {
-        room = std::min(3 * k + 64 * 1024, count);
+        const std::uint64_t ranges = most_ranges_of(word_size, count);
+        room = room_for(count, k, ranges);
         std::uint64_t at = sizeof(State);
         const auto place = [&](std::uint64_t bytes) {
             const std::uint64_t begin = (at + 255) / 256 * 256;
             at = begin + bytes;
             return begin;
         };
-        take_out = place(8 * tiles_of(count, take_out_tile));
-        take_out_again = place(8 * tiles_of(count, take_out_tile));
-        emit = place(2 * 8 * tiles_of(count, emit_tile));
+        written = place(8 * ((ranges + block_warps - 1) / block_warps));
         cleared = at;
-        sums = place(8 * tiles_of(count, paper_chunk));
+        sums = place(8 * ((count + paper_chunk - 1) / paper_chunk));
+        hits = place(4 * ranges);
         indices = place(4 * room);
         words = place(word_size * room);
         end = at;
@@ -68,14 +71,12 @@ class Launches {
           layout_(sizeof(Word), count_, k_),
           memory_(static_cast<std::byte*>(workspace)),
           state_(reinterpret_cast<State*>(memory_)),
-          candidates_{words, count_, at<Word>(layout_.words), at<std::uint32_t>(layout_.indices),
-                      layout_.room} {}
+          candidates_{words, ranges_of(words, count_, layout_.room), at<std::uint32_t>(layout_.hits),
+                      at<Word>(layout_.words), at<std::uint32_t>(layout_.indices)} {}
 
     int enqueue(bool skip_non_finite) {
-        if (const int error = clear(selection_.selected, sizeof *selection_.selected, stream_)) return error;
-        if (selection_.non_finite != nullptr)
-            if (const int error = clear(selection_.non_finite, sizeof *selection_.non_finite, stream_))
-                return error;
+        if (k_ == 0)
+            if (const int error = clear_results()) return error;
         if (count_ == 0 || (k_ == 0 && !Elements::calculates)) return ok;
         if (const int error = clear(memory_, layout_.cleared, stream_)) return error;
         if constexpr (Elements::calculates)
@@ -100,8 +101,17 @@ class Launches {
         return reinterpret_cast<Type*>(memory_ + offset);
     }
 
+    // Kernels note here that an element is not finite. If some are selected, the last kernel passes it on to
+    // the caller.
     std::uint32_t* non_finite() const {
-        return selection_.non_finite != nullptr ? selection_.non_finite : &state_->non_finite;
+        return k_ == 0 && selection_.non_finite != nullptr ? selection_.non_finite : &state_->non_finite;
+    }
+
+    // The results if nothing is selected.
+    int clear_results() {
+        if (const int error = clear(selection_.selected, sizeof *selection_.selected, stream_)) return error;
+        if (selection_.non_finite == nullptr) return ok;
+        return clear(selection_.non_finite, sizeof *selection_.non_finite, stream_);
     }
 
     void calculate() {
@@ -114,32 +124,15 @@ class Launches {
         const SamplePlan plan = plan_sample(count_, k_);
         if (plan.sampled == 0) return calculate();
         launch<sample_floor<Elements>>(sample_blocks(plan), block_threads, stream_, elements_, plan, state_);
-        launch<take_out<Elements>>(blocks_for(count_, take_out_tile), block_threads, stream_, elements_,
-                                   candidates_, k_, false, at<std::uint64_t>(layout_.take_out), state_);
+        launch<take_out<Elements>>(blocks_of(candidates_.ranges), block_threads, stream_, elements_,
+                                   candidates_, k_, state_);
     }
 
     void select() {
-        if (k_ == count_) {
-            launch<select_all>(1, warp_lanes, stream_, count_, state_);
-        } else {
-            if (selection_.thresholds > 0) bisect_thresholds();
-            find_boundary();
-        }
-        launch<emit<Word, Output>>(blocks_for(count_, emit_tile), block_threads, stream_, candidates_, k_,
-                                   selection_.draw, output_, at<std::uint64_t>(layout_.emit), state_,
-                                   selection_.selected, non_finite());
-    }
-
-    void find_boundary() {
-        for (unsigned level = 0; level < levels<Word>; ++level) {
-            launch<narrow<Word>>(blocks_for(count_, 8 * block_threads), block_threads, stream_, candidates_,
-                                 k_, level, state_);
-            if (level == 0 && selection_.thresholds == 0)
-                launch<take_out<PlainElements<Word>>>(blocks_for(count_, take_out_tile), block_threads,
-                                                      stream_, PlainElements<Word>{candidates_.all},
-                                                      candidates_, k_, true,
-                                                      at<std::uint64_t>(layout_.take_out_again), state_);
-        }
+        if (k_ < count_ && selection_.thresholds > 0) bisect_thresholds();
+        launch<finish<Word, Output>>(blocks_of(candidates_.ranges), block_threads, stream_, candidates_, k_,
+                                     selection_.draw, output_, at<std::uint64_t>(layout_.written), state_,
+                                     selection_.selected, selection_.non_finite);
     }
 
     void bisect_thresholds() {

@@ -22,6 +22,7 @@ struct Case {
     float decay = 1, scale = 1;
     bool skip = true;
     std::uint64_t seed = 0;
+    std::size_t elements_at = 0, residual_at = 0;  // from where memory is allocated, in elements
 };
 
 struct FeedbackOutcome {
@@ -57,9 +58,11 @@ FeedbackOutcome on_processor(const Case& test) {
 
 FeedbackOutcome on_device(const Case& test) {
     const std::size_t count = test.numbers.size(), most = std::min(test.k, count);
-    OnDevice<std::byte> elements(as_type(test.type, test.numbers)), values(most * element_size(test.sent_as));
+    OnDevice<std::byte> elements(as_type(test.type, test.numbers),
+                                 test.elements_at * element_size(test.type)),
+        values(most * element_size(test.sent_as));
     OnDevice<std::uint32_t> indices(most);
-    OnDevice<float> residual(test.residual);
+    OnDevice<float> residual(test.residual, test.residual_at);
     OnDevice<std::uint64_t> count_found(1);
     OnDevice<std::uint32_t> non_finite(1);
     const std::size_t bytes = cuda::hocket_cuda_topk_workspace(DataType::float32, count, test.k);
@@ -144,6 +147,37 @@ TEST_CASE("error feedback on the device: the same values and residuals as the pr
         test.k = 100 + random() % 2'000;
         compare(test);
     }
+}
+
+TEST_CASE("error feedback on the device: wherever elements and residual begin") {
+    Random random(7);
+    for (int i = 0; i < in_long_form(40, 12); ++i) {
+        Case test = random_case(2, random);
+        test.numbers = numbers_of(distribution("normal"), 66'000 + random() % 9'000, random());
+        test.residual = numbers_of(distribution("Laplace"), test.numbers.size(), random());
+        test.k = 100 + random() % 2'000;
+        test.elements_at = random() % 8;
+        test.residual_at =
+            i % 2 == 0 ? test.elements_at % 4 : random() % 4;  // often both on a boundary at once
+        choose_multiprocessors(1 + random() % 3);
+        compare(test);
+    }
+    choose_multiprocessors(4);
+}
+
+TEST_CASE("error feedback on the device: the largest sums lie together") {
+    Random random(8);
+    for (int i = 0; i < in_long_form(12, 4); ++i) {
+        Case test = random_case(2, random);
+        test.numbers = numbers_of(distribution("normal"), 100'000 + random() % 9'000, random());
+        test.residual = numbers_of(distribution("normal"), test.numbers.size(), random());
+        const std::size_t first = random() % 80'000;
+        for (std::size_t j = first; j < first + 6'000; ++j) test.residual[j] += 100;
+        test.k = 3'000 + random() % 4'000;
+        choose_multiprocessors(1 + random() % 3);
+        compare(test);
+    }
+    choose_multiprocessors(4);
 }
 
 TEST_CASE("error feedback on the device: nothing, one, all and more than all") {

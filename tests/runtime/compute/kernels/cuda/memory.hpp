@@ -34,6 +34,7 @@ inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
     check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault));
 }
 inline void seed_order(std::uint64_t) {}  // the device has its own
+inline void choose_multiprocessors(unsigned) {}
 #else
 inline std::byte* allocate(std::size_t bytes) {
     return new std::byte[bytes];
@@ -47,6 +48,10 @@ inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
 inline void seed_order(std::uint64_t seed) {
     simt::seed(seed);
 }
+// Of the calls that follow: kernels choose their grid by it.
+inline void choose_multiprocessors(unsigned number) {
+    simt::multiprocessors = number;
+}
 #endif
 
 // An array in the memory that the kernels use, exactly as large as it has to be.
@@ -59,14 +64,21 @@ class OnDevice {
         copy_bytes(memory_, content.data(), count_ * sizeof(Type));
     }
     explicit OnDevice(const std::vector<Type>& content) : OnDevice(std::span<const Type>(content)) {}
+    // The content begins `offset` elements behind where memory is allocated, after as many of ones.
+    OnDevice(const std::vector<Type>& content, std::size_t offset)
+        : count_(content.size()), offset_(offset), memory_(allocate((offset + count_) * sizeof(Type))) {
+        const std::vector<unsigned char> before(offset * sizeof(Type), 0xff);
+        copy_bytes(memory_, before.data(), before.size());
+        copy_bytes(get(), content.data(), count_ * sizeof(Type));
+    }
     OnDevice(const OnDevice&) = delete;
     OnDevice& operator=(const OnDevice&) = delete;
     ~OnDevice() { release(memory_); }
 
-    Type* get() { return reinterpret_cast<Type*>(memory_); }
+    Type* get() { return reinterpret_cast<Type*>(memory_) + offset_; }
     std::vector<Type> read() const {
         std::vector<Type> content(count_);
-        copy_bytes(content.data(), memory_, count_ * sizeof(Type));
+        copy_bytes(content.data(), memory_ + offset_ * sizeof(Type), count_ * sizeof(Type));
         return content;
     }
 
@@ -77,7 +89,7 @@ class OnDevice {
         return value;
     }
 
-    std::size_t count_;
+    std::size_t count_, offset_ = 0;
     std::byte* memory_;
 };
 

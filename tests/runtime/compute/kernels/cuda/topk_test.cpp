@@ -1,6 +1,7 @@
 // The device's selection against the processor's, bit for bit.
 #include "tests/runtime/compute/kernels/cuda/check.hpp"
 
+#include <cmath>
 #include <set>
 
 #include "runtime/compute/kernels/cuda/kernels.hpp"
@@ -33,10 +34,11 @@ TopkOutcome on_processor(DataType type, const std::vector<std::byte>& elements, 
     return outcome;
 }
 
+// offset: of the first element from where memory is allocated, in elements.
 TopkOutcome on_device(DataType type, const std::vector<std::byte>& elements, std::size_t k,
-                      const TopkOptions& options) {
+                      const TopkOptions& options, std::size_t offset = 0) {
     const std::size_t count = elements.size() / element_size(type), selected = std::min(k, count);
-    OnDevice<std::byte> from(elements), values(selected * element_size(type));
+    OnDevice<std::byte> from(elements, offset * element_size(type)), values(selected * element_size(type));
     OnDevice<std::uint32_t> indices(selected);
     OnDevice<std::uint64_t> count_found(1);
     OnDevice<std::uint32_t> non_finite(1);
@@ -50,16 +52,16 @@ TopkOutcome on_device(DataType type, const std::vector<std::byte>& elements, std
 }
 
 void compare(DataType type, const std::vector<float>& numbers, std::size_t k, std::uint32_t thresholds,
-             std::uint64_t seed) {
+             std::uint64_t seed, std::size_t offset = 0) {
     const std::vector<std::byte> elements = as_type(type, numbers);
     TopkOptions options;
     options.thresholds = thresholds;
     options.draw = {seed, 3, seed % 5};
     seed_order(seed);
     const TopkOutcome expected = on_processor(type, elements, k, options);
-    const TopkOutcome found = on_device(type, elements, k, options);
-    INFO(name_of(type) << ", " << numbers.size() << " elements, k = " << k << ", thresholds " << thresholds
-                       << ", seed " << seed);
+    const TopkOutcome found = on_device(type, elements, k, options, offset);
+    INFO(name_of(type) << ", " << numbers.size() << " elements at " << offset << ", k = " << k
+                       << ", thresholds " << thresholds << ", seed " << seed);
     REQUIRE(found.count == expected.count);
     REQUIRE(found.indices == expected.indices);
     REQUIRE(found.values == expected.values);
@@ -71,6 +73,21 @@ std::set<std::size_t> some_k(std::size_t count, Random& random) {
     std::set<std::size_t> several{0, 1, count, count + 1};
     if (count > 2) several.insert({count - 1, 1 + random() % (count - 1), 1 + count / 100});
     return several;
+}
+
+// Multiprocessors of the device as long as it lives, where the device is only played.
+class Multiprocessors {
+  public:
+    explicit Multiprocessors(unsigned number) { choose_multiprocessors(number); }
+    Multiprocessors(const Multiprocessors&) = delete;
+    Multiprocessors& operator=(const Multiprocessors&) = delete;
+    ~Multiprocessors() { choose_multiprocessors(4); }
+};
+
+// The numbers of an element that a vector, a row of vectors, a batch and a block of ranges of this type have.
+std::vector<std::size_t> edges_of(DataType type) {
+    const std::size_t of_vector = 16 / element_size(type), of_batch = of_vector * 32 * 8;
+    return {of_vector, of_vector * 32, of_batch, of_batch * 8};
 }
 
 // The sampled positions among `lines` lines: see runtime/compute/kernels/cuda/sample.cuh.
@@ -136,6 +153,69 @@ TEST_CASE("the device selects the same elements as the processor: random sizes, 
         const Distribution kind = one_of(all_distributions(), random);
         compare(one_of(selectable, random), numbers_of(kind, count, random()), random() % (count + 2), 0,
                 random());
+    }
+}
+
+TEST_CASE("the device selects the same elements as the processor: wherever the elements begin") {
+    Random random(7);
+    for (const DataType type : selectable)
+        for (std::size_t offset = 0; offset < 16 / element_size(type); ++offset) {
+            const Multiprocessors number(1 + random() % 3);
+            const std::size_t count = 66'000 + random() % 9'000;
+            compare(type, numbers_of(one_of(all_distributions(), random), count, random()),
+                    1 + random() % (count / 50), 0, random(), offset);
+        }
+}
+
+TEST_CASE(
+    "the device selects the same elements as the processor: numbers of elements around vectors and ranges") {
+    Random random(8);
+    for (const DataType type : selectable)
+        for (const std::size_t edge : edges_of(type))
+            for (const std::size_t count : {edge - 1, edge, edge + 1, 5 * edge + random() % edge}) {
+                const Multiprocessors number(1 + random() % 3);
+                const std::vector<float> numbers = numbers_of(one_of(all_distributions(), random),
+                                                              std::min<std::size_t>(count, 70'000), random());
+                compare(type, numbers, 1 + random() % numbers.size(), 0, random(), random() % 8);
+            }
+}
+
+TEST_CASE("the device selects the same elements as the processor: where elements are taken out, any end") {
+    Random random(9);
+    for (const DataType type : selectable)
+        for (const std::size_t edge : edges_of(type))
+            for (const std::ptrdiff_t beside : {-1, 0, 1}) {
+                const Multiprocessors number(1 + random() % 2);
+                const std::size_t count = (66'000 / edge + 1) * edge + static_cast<std::size_t>(beside);
+                std::vector<float> numbers = numbers_of(distribution("normal"), count, random());
+                numbers.front() = numbers.back() = 100;
+                compare(type, numbers, 100 + random() % 500, 0, random(), random() % 8);
+            }
+}
+
+TEST_CASE("the device selects the same elements as the processor: the largest lie together") {
+    Random random(10);
+    for (const DataType type : selectable)
+        for (const std::size_t length : {std::size_t{700}, std::size_t{5'000}, std::size_t{20'000}})
+            for (const bool equal : {false, true}) {
+                const Multiprocessors number(1 + random() % 3);
+                const std::size_t count = 120'000 + random() % 9'000, first = random() % (count - length);
+                std::vector<float> numbers = numbers_of(distribution("normal"), count, random());
+                for (std::size_t i = first; i < first + length; ++i)
+                    numbers[i] = equal ? -100 : 100 + 10 * numbers[i];
+                for (const std::size_t k : {length / 2, length, length + 50})
+                    compare(type, numbers, k, 0, random(), random() % 8);
+            }
+}
+
+TEST_CASE("the device selects the same elements as the processor: far above what the sample shows") {
+    Random random(11);
+    for (const DataType type : selectable) {
+        const Multiprocessors number(2);
+        std::vector<float> numbers = numbers_of(distribution("normal"), 100'000, random());
+        for (std::size_t i = 0; i < 2000; ++i)
+            numbers[random() % numbers.size()] = std::pow(2.f, static_cast<float>(random() % 16));
+        for (const std::size_t k : {10, 900, 1900}) compare(type, numbers, k, 0, random());
     }
 }
 

@@ -3,6 +3,8 @@
 #include "tests/support/simt.hpp"
 #include "tests/support/test.hpp"
 
+#include <numeric>
+
 #include "runtime/compute/kernels/cuda/kernels.hpp"
 #include "runtime/compute/kernels/cuda/topk_state.cuh"
 #include "tests/runtime/compute/kernels/cuda/inputs.hpp"
@@ -13,6 +15,16 @@ namespace {
 using namespace hocket;
 using namespace hocket::test;
 using namespace hocket::kernels;
+
+std::uint64_t taken_by(const cuda::State& state) {
+    return std::accumulate(std::begin(state.taken), std::end(state.taken), std::uint64_t{0});
+}
+
+// Returns how many elements the level was counted over.
+std::uint64_t counted_at(const cuda::State& state, unsigned level) {
+    const auto& counts = state.counts[level];
+    return std::accumulate(std::begin(counts), std::end(counts), std::uint64_t{0});
+}
 
 cuda::State state_after(DataType type, const std::vector<float>& numbers, std::size_t k) {
     const std::size_t count = numbers.size();
@@ -42,13 +54,15 @@ TEST_CASE("the device takes few elements out by a sampled floor") {
                 state_after(type, numbers_of(distribution(kind), 100'000, random()), 1000);
             CHECK(state.floor > 0);
             CHECK(state.few == 1);
-            CHECK(state.exact_floor == 0);
-            CHECK(state.found >= 1000);
-            CHECK(state.found < 3000);
+            CHECK(taken_by(state) >= 1000);
+            CHECK(taken_by(state) < 3000);
+            CHECK(counted_at(state, 0) == 0);
+            CHECK(counted_at(state, 1) == 0);
+            if (type == DataType::float32) CHECK(counted_at(state, 2) < 100);  // those that share a bin
         }
 }
 
-TEST_CASE("the device counts all elements if the sample misleads, and takes few out then") {
+TEST_CASE("the device counts all elements if the sample misleads") {
     Random random(2);
     std::vector<float> numbers = numbers_of(distribution("normal"), 200'000, random());
     for (std::size_t i = 0; i < 8192 / 32; ++i) {  // the lines that are sampled
@@ -57,16 +71,42 @@ TEST_CASE("the device counts all elements if the sample misleads, and takes few 
     }
     const cuda::State state = state_after(DataType::float32, numbers, 20'000);
     CHECK(state.floor > 0x42000000);  // 32: too few reach it
-    CHECK(state.exact_floor > 0);
-    CHECK(state.exact_floor < 0x42000000);
-    CHECK(state.few == 1);
-    CHECK(state.found >= 20'000);
+    CHECK(taken_by(state) < 20'000);
+    CHECK(state.few == 0);
+    CHECK(state.low < 0x42000000);
+    CHECK(counted_at(state, 0) == 200'000);
 }
 
 TEST_CASE("the device selects from all elements if too many tie") {
     const cuda::State state = state_after(DataType::float32, std::vector<float>(200'000, 1.f), 5);
     CHECK(state.floor == 0);
-    CHECK(state.exact_floor == 0);
     CHECK(state.few == 0);
     CHECK(state.at == 200'000);
+}
+
+TEST_CASE("the device reads a range again if more elements of it reach the floor than it has slots") {
+    Random random(3);
+    constexpr std::size_t count = 400'000, large = 5'000, k = 6'000, first = 100'000;
+    std::vector<float> numbers = numbers_of(distribution("normal"), count, random());
+    for (std::size_t i = first; i < first + large; ++i) numbers[i] = 100 + numbers[i];
+    const cuda::Ranges ranges = cuda::ranges_of<std::uint32_t>(nullptr, count, 0);
+    // The workspace holds 8 bytes for each slot. Of the large ones, half lie in one range.
+    const std::size_t slots =
+        cuda::hocket_cuda_topk_workspace(DataType::float32, count, k) / 8 / ranges.number;
+    REQUIRE(ranges.length > large / 2);
+    REQUIRE(slots < large / 4);
+    const cuda::State state = state_after(DataType::float32, numbers, k);
+    CHECK(state.few == 1);
+    CHECK(taken_by(state) >= k);
+    CHECK(counted_at(state, 0) == 0);
+}
+
+TEST_CASE("the device counts what was taken out from the first digits if it is far above the floor") {
+    Random random(4);
+    std::vector<float> numbers = numbers_of(distribution("normal"), 100'000, random());
+    for (std::size_t i = 0; i < numbers.size(); i += 3000) numbers[i] = 1e6f;
+    const cuda::State state = state_after(DataType::float32, numbers, 20);
+    CHECK(state.floor > 0);
+    CHECK(state.few == 1);
+    CHECK(counted_at(state, 0) == taken_by(state));
 }
