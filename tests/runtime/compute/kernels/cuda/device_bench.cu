@@ -1,5 +1,6 @@
 // Times the kernels on a device; tools/gpu-check builds it. Each is captured in a graph and replayed, so that
-// what is timed is what a training step would run. Argument: the largest number of elements, in millions.
+// what is timed is what a training step would run. Arguments: the largest number of elements, in millions;
+// "topk", to time selections alone.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -8,7 +9,16 @@
 #include <cub/device/device_radix_sort.cuh>
 #include <cub/device/device_reduce.cuh>
 #include <functional>
+#include <string_view>
 #include <vector>
+
+#if __has_include(<cub/device/device_topk.cuh>)
+#include <thrust/iterator/counting_iterator.h>
+
+#include <cub/device/device_topk.cuh>
+#include <cuda/stream_ref>
+#define HOCKET_CUB_TOPK 1
+#endif
 
 #include "runtime/compute/kernels/cuda/kernels.hpp"
 
@@ -30,7 +40,8 @@ void* allocate(std::size_t bytes) {
 }
 
 // Numbers as of a normal distribution: the sum of 12 uniform ones, less 6.
-__global__ void fill(float* numbers, std::uint64_t count, std::uint64_t seed) {
+template <typename Number>
+__global__ void fill(Number* numbers, std::uint64_t count, std::uint64_t seed) {
     for (std::uint64_t i = blockIdx.x * std::uint64_t{blockDim.x} + threadIdx.x; i < count;
          i += gridDim.x * std::uint64_t{blockDim.x}) {
         float sum = -6;
@@ -38,7 +49,7 @@ __global__ void fill(float* numbers, std::uint64_t count, std::uint64_t seed) {
             const std::uint64_t bits = mixed(seed + 6 * i + part);
             sum += static_cast<float>(bits >> 40) * 0x1p-24f + static_cast<float>(bits & 0xffffff) * 0x1p-24f;
         }
-        numbers[i] = sum;
+        numbers[i] = static_cast<Number>(sum);
     }
 }
 
@@ -80,6 +91,7 @@ void report(const char* what, std::uint64_t count, std::uint64_t k, double micro
 
 struct Buffers {
     float *numbers, *residual, *values;
+    BFloat16* halves;  // numbers, too
     std::uint32_t* indices;
     std::uint64_t* selected;
     std::uint32_t* non_finite;
@@ -123,10 +135,34 @@ void bench_sort(const Buffers& buffers, std::uint64_t count) {
     cudaFree(order);
 }
 
+// The largest values, not magnitudes, with their indices, in no order; any of those that tie.
+void bench_cub_topk([[maybe_unused]] const Buffers& buffers, [[maybe_unused]] std::uint64_t count,
+                    [[maybe_unused]] std::uint64_t k) {
+#if defined(HOCKET_CUB_TOPK)
+    std::size_t bytes = 0;
+    const auto select = [&](void* temporary, cudaStream_t stream) {
+        namespace execution = ::cuda::execution;
+        const auto how =
+            execution::require(execution::determinism::not_guaranteed, execution::output_ordering::unsorted);
+        const auto where = ::cuda::std::execution::env{::cuda::stream_ref{stream}, how};
+        CHECKED(cub::DeviceTopK::MaxPairs(
+            temporary, bytes, buffers.numbers, buffers.values, thrust::counting_iterator<std::uint32_t>(0),
+            buffers.indices, static_cast<std::int64_t>(count), static_cast<std::int64_t>(k), where));
+    };
+    select(nullptr, nullptr);
+    void* const temporary = allocate(bytes);
+    report("cub::DeviceTopK::MaxPairs", count, k,
+           time_of([&](cudaStream_t stream) { select(temporary, stream); }), 4. * static_cast<double>(count));
+    cudaFree(temporary);
+#endif
+}
+
 void bench_topk(const Buffers& buffers, std::uint64_t count, std::uint64_t k, DataType type,
                 std::uint32_t rounds) {
+    const void* const elements =
+        type == DataType::bfloat16 ? static_cast<const void*>(buffers.halves) : buffers.numbers;
     const cuda::Selection selection{type,
-                                    buffers.numbers,
+                                    elements,
                                     count,
                                     k,
                                     rounds,
@@ -214,33 +250,41 @@ void bench_optimizers(const Buffers& buffers, std::uint64_t count) {
         cudaFree(memory);
 }
 
-void bench(std::uint64_t most) {
+Buffers buffers_for(std::uint64_t most) {
     const std::uint64_t most_k = most / 100 + 1;
-    Buffers buffers{static_cast<float*>(allocate(4 * most)),
-                    static_cast<float*>(allocate(4 * most)),
-                    static_cast<float*>(allocate(4 * most_k)),
-                    static_cast<std::uint32_t*>(allocate(4 * most_k)),
-                    static_cast<std::uint64_t*>(allocate(8)),
-                    static_cast<std::uint32_t*>(allocate(4)),
-                    {}};
+    Buffers buffers{
+        static_cast<float*>(allocate(4 * most)),           static_cast<float*>(allocate(4 * most)),
+        static_cast<float*>(allocate(4 * most_k)),         static_cast<BFloat16*>(allocate(2 * most)),
+        static_cast<std::uint32_t*>(allocate(4 * most_k)), static_cast<std::uint64_t*>(allocate(8)),
+        static_cast<std::uint32_t*>(allocate(4)),          {}};
     buffers.workspace.bytes = cuda::hocket_cuda_topk_workspace(DataType::float32, most, most_k);
     buffers.workspace.memory = allocate(buffers.workspace.bytes);
     fill<<<1024, 256>>>(buffers.numbers, most, 7);
+    fill<<<1024, 256>>>(buffers.halves, most, 7);
     CHECKED(cudaDeviceSynchronize());
+    return buffers;
+}
+
+void bench_selections(const Buffers& buffers, std::uint64_t count, std::uint64_t k) {
+    bench_topk(buffers, count, k, DataType::float32, 0);
+    bench_topk(buffers, count, k, DataType::bfloat16, 0);
+    bench_feedback(buffers, count, k, false);
+    bench_feedback(buffers, count, k, true);
+    bench_cub_topk(buffers, count, k);
+}
+
+void bench(std::uint64_t most, bool only_topk) {
+    const Buffers buffers = buffers_for(most);
     std::printf("%-42s %11s %9s %10s %8s\n", "", "elements", "k", "us", "GB/s");
     for (const std::uint64_t count :
          {std::uint64_t{1'000'000}, std::uint64_t{25'600'000}, std::uint64_t{128'000'000}}) {
         if (count > most) continue;
         bench_reads(buffers, count);
+        for (const std::uint64_t k : {count / 1000, count / 100}) bench_selections(buffers, count, k);
+        if (only_topk) continue;
         bench_sort(buffers, count);
-        for (const std::uint64_t k : {count / 1000, count / 100}) {
-            for (const DataType type :
-                 {DataType::float32, DataType::bfloat16})  // bfloat16: the words' halves
-                bench_topk(buffers, count, k, type, 0);
+        for (const std::uint64_t k : {count / 1000, count / 100})
             bench_topk(buffers, count, k, DataType::float32, 30);
-            bench_feedback(buffers, count, k, false);
-            bench_feedback(buffers, count, k, true);
-        }
         bench_norms(buffers, count);
         bench_optimizers(buffers, count);
     }
@@ -250,5 +294,6 @@ void bench(std::uint64_t most) {
 }  // namespace hocket::kernels
 
 int main(int argc, char** argv) {
-    hocket::kernels::bench((argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 128) * 1'000'000);
+    hocket::kernels::bench((argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 128) * 1'000'000,
+                           argc > 2 && std::string_view(argv[2]) == "topk");
 }
