@@ -28,19 +28,33 @@ const std::vector<UsualPlan>& usual_plans() {
             all.push_back({reduce, "rabenseifner", ranks, latency});
             all.push_back({reduce, "rabenseifner", ranks, bandwidth});
         }
+        for (const dsl::Protocol protocol : {latency, bandwidth}) {
+            all.insert(all.end(), {{all_gather, "bruck", 2, protocol},
+                                   {broadcast, "binary(0)", 2, protocol},
+                                   {gather, "binomial", 2, protocol},
+                                   {scatter, "binomial", 2, protocol},
+                                   {all_to_all, "bruck", 2, protocol},
+                                   {all_to_all, "direct", 2, protocol}});
+            for (const dsl::Rank ranks : {4, 8})
+                for (const dsl::Collective moves : {all_gather, broadcast, gather, scatter, all_to_all})
+                    all.push_back({moves, "direct", ranks, protocol});
+        }
         return all;
     }();
     return plans;
 }
 
-const std::vector<UsualReduction>& usual_reductions() {
+const std::vector<UsualPair>& usual_pairs(dsl::Collective collective) {
     using enum DataType;
     using enum ReduceOp;
-    static const std::vector<UsualReduction> reductions = {
+    // A type of each size: copies move bits.
+    static const std::vector<UsualPair> moved = {
+        {uint8, sum}, {bfloat16, sum}, {float32, sum}, {float64, sum}};
+    static const std::vector<UsualPair> reduced = {
         {float32, sum},      {bfloat16, sum},    {float16, sum}, {float32, average},
         {bfloat16, average}, {float16, average}, {float64, sum}, {int64, sum},
         {int32, sum},        {float32, max},     {float32, min}};
-    return reductions;
+    return contract_of(collective).combines() ? reduced : moved;
 }
 
 std::vector<dsl::RankProgram> programs_of(const UsualPlan& plan, dsl::Rank root,
@@ -66,8 +80,8 @@ std::vector<DeviceShape> usual_device_shapes(const std::vector<std::string>& sea
     std::set<DeviceShape> shapes;
     for (const UsualPlan& plan : usual_plans())
         for (const dsl::RankProgram& program : programs_of(plan, 0, search_path))
-            for (const UsualReduction& reduction : usual_reductions())
-                shapes.insert(without_numbers(device_shape_of(program, reduction.type, reduction.op, {})));
+            for (const auto& [type, op] : usual_pairs(plan.collective))
+                shapes.insert(without_numbers(device_shape_of(program, type, op, {})));
     return {shapes.begin(), shapes.end()};
 }
 

@@ -1,6 +1,6 @@
-// Lists the plans whose kernels for devices are compiled with Hocket: reductions of the usual types by the
-// schedules that Hocket chooses for 2, 4 and 8 ranks that share memory. Each code costs the build of Hocket
-// some 40 ms, and its library folder 10 KB.
+// Lists the plans whose kernels for devices are compiled with Hocket: the schedules that Hocket chooses for
+// 2, 4 and 8 ranks that share memory, with the usual types. Each code costs the build of Hocket some 40 ms,
+// and its library folder 10 KB.
 #pragma once
 
 #include <string>
@@ -18,13 +18,13 @@ struct UsualPlan {
     dsl::Rank ranks;
     dsl::Protocol protocol;
 };
-struct UsualReduction {
+struct UsualPair {
     DataType type;
-    ReduceOp op;
+    ReduceOp op;  // without a meaning where nothing is combined
 };
 
 const std::vector<UsualPlan>& usual_plans();
-const std::vector<UsualReduction>& usual_reductions();
+const std::vector<UsualPair>& usual_pairs(dsl::Collective collective);
 
 // Returns the programs of all ranks. root: if the collective has one. Throws like dsl::Planner.
 std::vector<dsl::RankProgram> programs_of(const UsualPlan& plan, dsl::Rank root,

@@ -54,9 +54,10 @@ TEST_CASE("plans that Hocket chooses for usual ranks that share memory come comp
         for (unsigned bits = 2; bits <= 32; ++bits) {
             dsl::PlanRequest request{collective, "", topology, library, ranks};
             request.bytes = std::uint64_t{1} << bits;
-            request.protocol = engine::protocol_of(request.bytes, true);
+            const bool in_turns = bits % 2 == 0 && !contract_of(collective).combines();
+            request.protocol = engine::protocol_of(request.bytes, true, in_turns);
             request.hosts.assign(static_cast<std::size_t>(ranks), 0);
-            if (collective == reduce) request.root = static_cast<dsl::Rank>(bits) % ranks;
+            if (contract_of(collective).has_root()) request.root = static_cast<dsl::Rank>(bits) % ranks;
             const auto checked = planner.check(request);
             INFO(name_of(collective) << " of 2^" << bits << " B on " << topology << ": " << checked->name());
             for (dsl::Rank rank = 0; rank < ranks; ++rank) {
@@ -67,7 +68,8 @@ TEST_CASE("plans that Hocket chooses for usual ranks that share memory come comp
         }
     };
     for (const auto& [topology, ranks] : {std::pair{"2m", 2}, {"4m", 4}, {"8m", 8}})
-        for (const dsl::Collective collective : {all_reduce, reduce_scatter, reduce})
+        for (const dsl::Collective collective :
+             {all_reduce, reduce_scatter, reduce, all_gather, broadcast, gather, scatter, all_to_all})
             check_all(topology, ranks, collective);
     // By trees in tiles, reductions to one rank of several sockets have too many forms.
     for (const auto& [topology, ranks] : {std::pair{"2mx2m", 4}, {"2mx4m", 8}, {"4mx2m", 8}})
@@ -99,9 +101,9 @@ TEST_CASE("usual plans without a compiler", "[.]") {
     std::size_t number = 0;
     for (const jit::UsualPlan& plan : jit::usual_plans())
         for (const dsl::Rank root : {0, 1}) {
-            if (root > 0 && plan.collective != dsl::Collective::reduce) continue;
+            if (root > 0 && !contract_of(plan.collective).has_root()) continue;
             for (const dsl::RankProgram& program : jit::programs_of(plan, root, library))
-                for (const auto& [type, op] : jit::usual_reductions()) {
+                for (const auto& [type, op] : jit::usual_pairs(plan.collective)) {
                     if (number++ % test::in_long_form(1, 5) != 0) continue;
                     INFO(program.schedule << " on " << plan.ranks << ", root " << root);
                     const auto shape = jit::device_shape_of(program, type, op, {});
