@@ -1,6 +1,7 @@
 #include "runtime/engine/run/direct_run.hpp"
 
 #include "runtime/engine/run/execution.hpp"
+#include "runtime/engine/run/kernel_start.hpp"
 #include "runtime/engine/run/staged.hpp"
 #include "runtime/engine/start/start_buffers.hpp"
 
@@ -25,7 +26,8 @@ void DirectRun::begin(const Start& start, std::uint64_t tile, LocalPeers* local_
     is_done_ = is_on_stream_ = false;
     holds_call_ = start.direct && start.direct->is_on_stream();
     // Where all ranks must be alike, nobody looks for one whose buffers are on the host.
-    stage_ = start.direct || !SharedKernels::suits(*start.plan) ? Stage::closed : Stage::running;
+    const bool are_alike = KernelStart::must_be_alike(*start.plan, start.count, start.uneven);
+    stage_ = start.direct || !are_alike ? Stage::closed : Stage::running;
     if (start.direct)
         binding_ = start.plan->bind(layout_of(start));
     else

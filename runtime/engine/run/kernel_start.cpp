@@ -23,14 +23,16 @@ std::string doing_of(const Start& start) {
                        receives ? fmt::format("recv ({})", static_cast<const void*>(start.recv)) : "");
 }
 
-// A rank without elements has no buffer, and cannot know if the others' are on devices. The same on all
-// ranks.
-bool all_have_elements(const Plan& plan, const Extent& extent) {
+}  // namespace
+
+// A rank without elements has no buffer, and cannot know if the others' are on devices.
+bool KernelStart::must_be_alike(const Plan& plan, std::uint64_t count, const Layout* uneven) {
+    if (count == 0 || !SharedKernels::suits(plan)) return false;
     const dsl::RankProgram& program = plan.program();
     const dsl::Contract& contract = contract_of(program.collective);
-    if (!extent.uneven && !contract.own) return true;
-    const Layout even(extent.uneven ? 0 : plan.elements_of_x(extent.count));
-    const Layout& layout = extent.uneven ? *extent.uneven : even;
+    if (!uneven && !contract.own) return true;
+    const Layout even(uneven ? 0 : plan.elements_of_x(count));
+    const Layout& layout = uneven ? *uneven : even;
     for (dsl::Rank rank = 0; rank < program.ranks; ++rank) {
         const bool is_root = rank == program.root;
         const bool has_whole = !contract.own && (contract.input.of(is_root) == dsl::Share::whole ||
@@ -40,21 +42,28 @@ bool all_have_elements(const Plan& plan, const Extent& extent) {
     return true;
 }
 
-}  // namespace
+// Returns the buffers that have elements: what is passed for another one may be of any place.
+device::Buffers KernelStart::with_elements(const Start& start, const device::Buffers& buffers) {
+    device::Buffers with = buffers;
+    const Layout layout = layout_of(start);
+    if (bytes_of(start, layout, start.plan->input()) == 0) with.send.reset();
+    if (bytes_of(start, layout, start.plan->output()) == 0) with.recv.reset();
+    return with;
+}
 
 bool KernelStart::is_for(const Plan& plan, const Extent& extent, const device::Buffers& buffers) {
-    return extent.count > 0 && SharedKernels::suits(plan) && all_have_elements(plan, extent) &&
+    return must_be_alike(plan, extent.count, extent.uneven) &&
            (buffers.send || !has_elements(plan, extent, plan.input())) &&
            (buffers.recv || !has_elements(plan, extent, plan.output()));
 }
 
 KernelStart::KernelStart(const Start& start, const device::Buffers& buffers, SharedKernels& kernels)
-    : buffers_(buffers),
+    : buffers_(with_elements(start, buffers)),
       kernels_(kernels),
       start_(start),
       binding_(start.plan->bind(layout_of(start))),
       doing_(doing_of(start)),
-      queues_(&buffers.devices.queues(buffers.driver, buffers.recv ? *buffers.recv : *buffers.send)) {
+      queues_(&buffers.devices.queues(buffers.driver, buffers_.recv ? *buffers_.recv : *buffers_.send)) {
     start_.uneven = nullptr;
     kernel_ = kernels.find(*start.plan);
     if (kernel_ && !kernel_->suits(elements())) kernel_ = nullptr;
@@ -123,6 +132,7 @@ std::string KernelStart::find_obstacle(int members) {
 
 bool KernelStart::may_be_used(int members) {
     if (!made_ && obstacle_.empty()) {
+        // Behind this, other ranks free the memory of smaller starts, to which this rank's kernels may write.
         const auto held = device::RunningKernels::of_process().hold_if_none();
         if (!held) return false;
         obstacle_ = find_obstacle(members);

@@ -18,8 +18,10 @@ class KernelStart final : public DeviceStart {
   public:
     using Clock = std::chrono::steady_clock;
 
-    // Returns true if the start is to run as kernels: all buffers that this rank has are on devices. All
-    // ranks must be alike in that.
+    // Returns true if all ranks must be alike in the place of their buffers: the plan suits kernels, and each
+    // rank has elements, so that it knows where they are. The same on all ranks.
+    static bool must_be_alike(const Plan& plan, std::uint64_t count, const Layout* uneven);
+    // Returns true if the start is to run as kernels: then all buffers that this rank has are on devices.
     static bool is_for(const Plan& plan, const Extent& extent, const device::Buffers& buffers);
 
     // For a start that is_for(). Throws hocket::Error (invalid_argument: the stream is being captured into a
@@ -50,6 +52,7 @@ class KernelStart final : public DeviceStart {
     jit::DeviceReport report() const { return kernel_->report(); }
 
   private:
+    static device::Buffers with_elements(const Start& start, const device::Buffers& buffers);
     std::string obstacle_of_buffers();  // ""; or why they cannot be a kernel's
     std::string find_obstacle(int members);
     void forget_launch();
