@@ -68,7 +68,7 @@ std::optional<std::string> CodeCollection::find(const std::string& key) const no
     if (const std::string_view digest = take(rest, '\n'); digest != digest_of(rest)) return std::nullopt;
     const std::string wanted = digest_of(key);
     std::optional<std::string_view> stretches;
-    for (std::size_t codes = number_of(take(rest, '\n')); codes > 0; --codes) {
+    for (std::size_t codes = number_of(take(rest, '\n')); codes > 0 && !rest.empty(); --codes) {
         std::string_view line = take(rest, '\n');
         if (take(line, ' ') == wanted) stretches = line;
     }
