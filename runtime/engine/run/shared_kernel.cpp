@@ -304,7 +304,7 @@ std::vector<std::uint64_t> SharedKernel::arguments_of(const Start& start, const 
     arguments.most_stripes = most_lines;
     if (const std::uint64_t pushed = packet_bytes_of(start, binding); pushed > 0)
         arguments.packets = jit::header_packets + (pushed + bytes_of_data - 1) / bytes_of_data;
-    arguments.most_packets = most_packets;
+    arguments.most_packets = pulled_ > 0 ? most_packets : 0;  // this rank's memory may have no room for them
     arguments.pushed = memory_.begin + card_.areas[dsl::input_area];
     arguments.packets_here = reinterpret_cast<jit::DevicePacket* const*>(place(packets_here));
     arguments.packets_there = reinterpret_cast<jit::DevicePacket* const*>(place(packets_there));

@@ -91,6 +91,8 @@ class DeviceBuilder {
     void report_given_up_by_peer();
     void forget_waits();
     void clear_packets();
+    Value* clears(Value* epoch);
+    void fence_after_clearing();
 
     const DeviceShape& shape_;
     const DeviceTarget& target_;
@@ -325,6 +327,7 @@ Value* DeviceBuilder::input_packet(Value* index) {
 // The threads have copied the input, each its own part.
 void DeviceBuilder::run_push() {
     barrier();
+    fence_after_clearing();
     Value* const start = ir_.CreateShl(packets_.start, 32);
     emit_for(ir_, thread(), packets_.count, [&](Value* index) {
         Value* const from = input_packet(index);
@@ -413,17 +416,29 @@ DeviceBuilder::Steps DeviceBuilder::run_pulls(Steps first, Steps end, llvm::Basi
         for (const Pulled& one : pulled) emit_if(ir_, one.is_one, [&] { end_pull(one); });
         return ir_.CreateAdd(index, ir_.CreateMul(threads(), ir_.getInt64(at_once)));
     });
+    fence_after_clearing();
     barrier();
     leave_if_given_up(leave);
     return last;
 }
 
+// Returns true in the last two epochs of each period.
+Value* DeviceBuilder::clears(Value* epoch) {
+    return ir_.CreateICmpUGE(ir_.CreateAnd(epoch, ir_.getInt64(clearing_period - 1)),
+                             ir_.getInt64(clearing_period - 2));
+}
+
+// What a rank has cleared must come before what local peers send there in the start after the next one.
+// Packets order nothing, so threads do that in the start between: before they send, and behind what they have
+// taken.
+void DeviceBuilder::fence_after_clearing() {
+    emit_if(ir_, clears(ir_.CreateSub(kept(epoch_word), ir_.getInt64(1))), [&] { target_.fence(ir_); });
+}
+
 // No local peer can have sent a packet of the epoch after the next one, so none is lost.
 void DeviceBuilder::clear_packets() {
     Value* const epoch = kept(epoch_word);
-    Value* const is_due = ir_.CreateICmpUGE(ir_.CreateAnd(epoch, ir_.getInt64(clearing_period - 1)),
-                                            ir_.getInt64(clearing_period - 2));
-    emit_if(ir_, is_due, [&] {
+    emit_if(ir_, clears(epoch), [&] {
         Value* const most = argument(ir_.getInt64Ty(), offsetof(DeviceArguments, most_packets));
         packets_.begin = ir_.CreateMul(ir_.CreateAnd(epoch, ir_.getInt64(1)), most);
         emit_for(ir_, ir_.getInt64(0), ir_.getInt64(shape_.peers), [&](Value* peer) {

@@ -21,7 +21,8 @@ llvm::GlobalVariable* add_table(llvm::Module& module, const std::vector<std::uin
                                 unsigned address_space) {
     llvm::Constant* const data = llvm::ConstantDataArray::get(module.getContext(), values);
     return new llvm::GlobalVariable(module, data->getType(), false, llvm::GlobalValue::InternalLinkage, data,
-                                    numbers_name, nullptr, llvm::GlobalValue::NotThreadLocal, address_space);
+                                    numbers_name, nullptr, llvm::GlobalValue::NotThreadLocal, address_space,
+                                    true);
 }
 
 // ---- PTX ----------------------------------------------------------------------------------------
@@ -87,6 +88,7 @@ class PtxTarget final : public DeviceTarget {
         return assembly(ir, ir.getInt64Ty(), "ld.relaxed.sys.global.u64 $0, [$1];", "=l,l",
                         {number(ir, address)});
     }
+    void fence(Builder& ir) const override { assembly(ir, ir.getVoidTy(), "fence.acq_rel.sys;", "", {}); }
     void store_word(Builder& ir, Value* address, Value* value) const override {
         assembly(ir, ir.getVoidTy(), "st.relaxed.sys.global.u64 [$0], $1;", "l,l",
                  {number(ir, address), value});
@@ -191,6 +193,7 @@ class TwinTarget final : public DeviceTarget {
         load->setAtomic(llvm::AtomicOrdering::Monotonic);
         return load;
     }
+    void fence(Builder& ir) const override { ir.CreateFence(llvm::AtomicOrdering::AcquireRelease); }
     void store_word(Builder& ir, Value* address, Value* value) const override {
         ir.CreateAlignedStore(value, address, llvm::Align(8))->setAtomic(llvm::AtomicOrdering::Monotonic);
     }

@@ -42,6 +42,8 @@ class DeviceTarget {
     // Accesses to a word of 64 bits that another device writes or reads: whole, and in no order with others.
     virtual llvm::Value* load_word(Builder& ir, llvm::Value* address) const = 0;
     virtual void store_word(Builder& ir, llvm::Value* address, llvm::Value* value) const = 0;
+    // All that comes before it, of this thread, is ordered before all that comes behind it.
+    virtual void fence(Builder& ir) const = 0;
     // As acquire and release, for words of 32 bits that only blocks of this kernel use, both ways; return the
     // old value.
     virtual llvm::Value* add(Builder& ir, llvm::Value* address, std::uint32_t value) const = 0;

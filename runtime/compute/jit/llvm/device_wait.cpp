@@ -134,8 +134,12 @@ void WaitBuilder::poll() {
     polls->addIncoming(next, from);
     looked->addIncoming(looked, from);
     ir_.SetInsertPoint(at_host);
-    tell_host();
-    if (is_packet_) tell_peer();
+    // Of the many threads that wait for an input, the one that waits for its first packet tells.
+    const auto tell = [&] {
+        tell_host();
+        if (is_packet_) tell_peer();
+    };
+    is_packet_ ? emit_if(ir_, ir_.CreateICmpEQ(parameter(part), ir_.getInt64(0)), tell) : tell();
     Value* const of_host = target_.acquire(ir_, ir_.getInt32Ty(),
                                            argument(ir_.getPtrTy(), offsetof(DeviceArguments, host_abort)));
     branch_to_give_up(ir_.CreateICmpNE(of_host, ir_.getInt32(0)), Reason::host, seen_);

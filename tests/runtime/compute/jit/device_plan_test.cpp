@@ -528,6 +528,17 @@ TEST_CASE("packets of a larger start are never taken for those of a later one") 
     for (std::size_t r = 0; r < 4; ++r) CHECK(ranks.report(r).taken == 0);
 }
 
+TEST_CASE("a rank whose memory has no room for packets clears none") {
+    DeviceRanks ranks = four_ranks_by_packets();
+    ranks.fill(1);
+    for (int start = 0; start < 2; ++start) ranks.launch_all({.threads = 2, .by_packets = true});
+    for (std::size_t r = 0; r < 4; ++r) ranks.arguments(r).most_packets = 0;
+    ranks.set_epoch(jit::clearing_period - 2);
+    for (int start = 0; start < 2; ++start) ranks.launch_all({.stripes = 3, .blocks = 2});
+    CHECK(!ranks.has_clear_packets());
+    CHECK(ranks.control(0).epoch == jit::clearing_period);
+}
+
 TEST_CASE("ranks that wait for packets in vain give up, and say for which rank and step") {
     enum class How : std::uint8_t { absent, host, late };
     for (const How how : {How::absent, How::host, How::late}) {
