@@ -66,7 +66,7 @@ class Machine:
         with self.lock:
             self.is_stopped = True
             for process in self.running:
-                os.killpg(process.pid, signal.SIGKILL)
+                os.killpg(process.pid, signal.SIGTERM)  # as ninja's commands have groups of their own, which it ends then
 
 
 machine = Machine(1)
