@@ -613,6 +613,44 @@ TEST_CASE("barriers of a block order nothing of a later one at the same address"
     CHECK(watcher.race().find("agent 2 reads what is written") == 0);
 }
 
+TEST_CASE("a step waits for what other threads of its block have made just before") {
+    // Two copies of half of x each, and one of all that they have written, with nothing between.
+    dsl::RankProgram program;
+    program.collective = dsl::Collective::all_reduce;
+    program.schedule = "by hand";
+    program.boundaries = {dsl::Rational(0), dsl::Rational(1, 3), dsl::Rational(1)};
+    program.chunks = 3;
+    program.uses_work = true;
+    program.origins = {{"by hand:1", "", ""}};
+    using Kind = dsl::Op::Kind;
+    program.ops = {{.kind = Kind::copy,
+                    .begin = 0,
+                    .end = 1,
+                    .area = dsl::work_area,
+                    .operands = {dsl::input_area},
+                    .successors = {2}},
+                   {.kind = Kind::copy,
+                    .begin = 1,
+                    .end = 2,
+                    .area = dsl::work_area,
+                    .operands = {dsl::input_area},
+                    .successors = {2}},
+                   {.kind = Kind::copy,
+                    .begin = 0,
+                    .end = 2,
+                    .area = dsl::output_area,
+                    .operands = {dsl::work_area},
+                    .waits_for = 2}};
+    test::RaceWatcher watcher;
+    DeviceRanks ranks({program}, DataType::float32, ReduceOp::sum, 300, false, &watcher);
+    ranks.fill(1);
+    ranks.launch(0, {.threads = 3});
+    CHECK(watcher.race() == "");
+    ranks.launch(0, {.stripes = 2, .blocks = 2, .threads = 3});
+    CHECK(watcher.race() == "");
+    CHECK(ranks.report(0).taken == 0);
+}
+
 TEST_CASE("no two threads touch the same memory unordered, in several starts") {
     // Each of two stripes has whole vectors of most atoms.
     constexpr std::uint64_t elements = 300;
@@ -634,7 +672,8 @@ TEST_CASE("no two threads touch the same memory unordered, in several starts") {
             streams.emplace_back([&, r] {
                 for (std::uint64_t start = 0; start < 4; ++start) {
                     ranks.fill(r, number + start);
-                    DeviceLaunch how{.stripes = std::min<std::uint64_t>(2, most_stripes(ranks)),
+                    // A single stripe is of all atoms at once, so threads divide each region in another way.
+                    DeviceLaunch how{.stripes = std::min(1 + start % 2, most_stripes(ranks)),
                                      .blocks = 2,
                                      .threads = 2,
                                      .seed = number + start};
