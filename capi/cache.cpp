@@ -157,7 +157,8 @@ hkt_status hkt_cache_open(const hkt_cache_options* options, hkt_cache** cache) {
             made->cache = cache::open_with_ranks(*given.comm->engine, make);
         } else {
             made->cache = make();
-            cache::join_servers(*made->cache, capi::text_of(given.servers), capi::text_of(given.secret));
+            if (given.servers == nullptr || *given.servers != '\0')
+                cache::join_servers(*made->cache, capi::text_of(given.servers), capi::text_of(given.secret));
         }
         *cache = made.release();
         return HKT_SUCCESS;

@@ -1203,7 +1203,7 @@ typedef struct hkt_cache_options {
     /* Its ranks are peers: hkt_cache_open is collective then, and the cache is closed before the communicator
      * is destroyed. Null: no peers, or those of servers */
     hkt_comm* comm;
-    /* HOCKET_CACHE_SERVERS: "host:port,host:port" of `hocket-cache serve`; not with comm */
+    /* HOCKET_CACHE_SERVERS: "host:port,host:port" of `hocket-cache serve`; not with comm. "": none */
     const char* servers;
     const char* secret; /* HOCKET_SECRET: for servers */
 

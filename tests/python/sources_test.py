@@ -741,7 +741,7 @@ class Shards(Case):
         for wrong in (sample[:-1], sample + b"x", b""):
             self.refused(hocket.InvalidArgumentError, "not those of the columns", lambda wrong=wrong: columns(wrong))
         for index, words in (("[]", "no index.json"), ("{", "no index.json"), ('{"shards": [{}]}', "no index.json"), ('{"shards": []}', "0 different"),
-                             (json.dumps({"shards": [shards[0] | {"compression": "zstd"}]}), "shard.00000.mds are compressed"),
+                             (json.dumps({"shards": [shards[0] | {"format": "json"}]}), "are 'json', and no MDS"),
                              (json.dumps({"shards": [shards[0] | {"column_sizes": [8, -1, None]}]}), "other sizes"),
                              (json.dumps({"shards": [shards[0], shards[0] | {"column_names": ["a", "b", "c"]}]}), "2 different")):
             self.refused(hocket.InvalidArgumentError, words, lambda index=index: Columns(index))

@@ -9,6 +9,7 @@
 #include <exception>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -132,6 +133,25 @@ bool run(Indexing& indexing, tools::Signals& signals) {
     return true;
 }
 
+// Of MDS, by what Mosaic's writer names them: "shard.00000.mds.zstd".
+bool is_compressed_shard(const cache::IndexedObject& object) {
+    const std::size_t ending = object.name.rfind('.');
+    return ending != std::string::npos && std::string_view(object.name).substr(0, ending).ends_with(".mds");
+}
+
+// What nobody would notice before samples are read.
+void tell_of_compressed_shards(const cache::SampleIndex& index) {
+    const auto compressed = std::count_if(index.objects.begin(), index.objects.end(), is_compressed_shard);
+    if (compressed == 0) return;
+    const auto& first = *std::find_if(index.objects.begin(), index.objects.end(), is_compressed_shard);
+    tools::say(
+        "hocket-cache: {} compressed as a whole, such as {}, and each is one sample here. "
+        "hocket.shards.CompressedMds takes them apart in Python, where a sample costs its whole shard; "
+        "written "
+        "without compression= they are read in parts",
+        compressed == 1 ? "1 shard is" : fmt::format("{} shards are", compressed), first.name);
+}
+
 std::string advice(const std::string& base, const std::string& index_file) {
     return fmt::format("use it with --source {} --index {}", base, index_file);
 }
@@ -160,6 +180,7 @@ int index(const Options& options, tools::Signals& signals) {
         "{}: {} in {}, {}, in {}; {}\n", options.index_file, count_text(index.samples.size(), "sample"),
         count_text(index.objects.size(), "object"), bytes_text(static_cast<double>(indexing.step().bytes)),
         duration_text(std::chrono::steady_clock::now() - start), advice(inputs.base, options.index_file));
+    tell_of_compressed_shards(index);
     return 0;
 }
 

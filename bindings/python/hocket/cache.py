@@ -29,11 +29,20 @@ def size_of(text: int | str, name: str) -> int:
     return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
 
 
+def _functions_of(source: Any, read: Any, source_index: Any, dataset: str | None) -> tuple[Callable[[int], Any], str]:
+    """Returns read and dataset for a source of Python's."""
+    if read is not None or source_index is not None or not hasattr(source, "dataset"):
+        raise invalid(f"the source {source!r:.80} is no source beside read= or source_index=, and needs an attribute dataset: pass a folder, "
+                      "a URL, or hocket.shards.CompressedMds; a function of yours is read=")
+    return source, source.dataset if dataset is None else f"{dataset}, {source.dataset}"
+
+
 class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
     """Samples by key, as a mapping: cache[key] is a read-only array of bytes in the cache's memory, and not a copy.
 
-    source: a folder, whose files are the samples, numbered in the order of their paths; or a packed file. Or read(key),
-    which returns the bytes of a sample, with `dataset`, a name and version of them. decode(key, encoded) makes of them
+    source: a folder, whose files are the samples, numbered in the order of their paths; or a packed file; or a source of
+    Python's, such as hocket.shards.CompressedMds. Or read(key), which returns the bytes of a sample, with `dataset`, a name
+    and version of them; its len(), if it has one, is the number of samples. decode(key, encoded) makes of them
     what memory holds (bytes, or an array), with `decoder`, its configuration in words. Both are called from several
     threads, and their exceptions are the cause of what a get raises. memory and disk: sizes, such as "8GiB".
     The other arguments are the fields of hkt_cache_options in hocket.h. All methods are thread-safe.
@@ -41,7 +50,7 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
     A forked child must not use its parent's cache; hocket.SharedCache is for that.
     """
 
-    def __init__(self, source: str | os.PathLike[str] | None = None, *,
+    def __init__(self, source: str | os.PathLike[str] | Callable[[int], Any] | None = None, *,
                  folder: str | os.PathLike[str] | None = None, memory: int | str | None = None,
                  disk: int | str | None = None, source_index: str | None = None,
                  read: Callable[[int], Any] | None = None, dataset: str | None = None,
@@ -56,6 +65,9 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
         self._flying: dict[int, Flight] = {}  # by id: flights that were started, and are neither lent nor released
         self._left: list[Flight] = []  # those of them that no thread waits for any more
         self._loans: dict[int, tuple[Flight, int]] = {}  # by the id of the Loan: its flight, and its place in it
+        if callable(source):
+            read, dataset = _functions_of(source, read, source_index, dataset)
+            source = None
         given = (source, folder, memory, read, comm, servers, os.environ.get("HOCKET_CACHE_FOLDER"), os.environ.get("HOCKET_CACHE_SERVERS"))
         if all(one is None for one in given):
             raise invalid("nothing says where a cache has its samples from: pass a source (a folder of files, or a packed file), read= and "
@@ -200,7 +212,10 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
         self._call(lib.hkt_cache_prefetch, ffi.from_buffer("uint64_t[]", wanted), len(wanted))
 
     def find(self, name: str) -> int:
-        """Returns the key of a file of the source folder, given its path relative to the folder."""
+        """Returns the key of a file of the source folder, given its path relative to the folder; or of a sample of another
+        source, given its name there."""
+        if self._functions.find is not None:
+            return self._functions.find(name)
         key = ffi.new("uint64_t*")
         self._call(lib.hkt_cache_find, opts.text(name), key)
         return key[0]
@@ -222,8 +237,8 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
     # ---- As a mapping ----------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """Returns the number of samples of the source; 0 if it is unknown (read, or no source)."""
-        return lib.hkt_cache_count(self._handle)
+        """Returns the number of samples of the source; 0 if it is unknown (a read function without len(), or no source)."""
+        return lib.hkt_cache_count(self._handle) or (self._functions.count if self._handle else 0)
 
     def __iter__(self) -> Iterator[int]:
         """Iterates over the keys of the source."""

@@ -1,6 +1,7 @@
 """Functions for decode= of a cache (docs/cache.md). They can be imported, so a SharedCache takes them, too."""
 from __future__ import annotations
 
+import bz2
 import importlib
 import zlib
 from typing import Any
@@ -9,15 +10,15 @@ from hocket.errors import invalid
 
 
 def decompress(key: int, encoded: Any) -> bytes:
-    """Returns what a sample was before gzip, zstd or lz4 (its frame format) made it smaller. The disk keeps it as it came,
-    and memory has the result:
+    """Returns what a sample was before gzip, bzip2, zstd or lz4 (its frame format) made it smaller. The disk keeps it as it
+    came, and memory has the result:
 
         cache = hocket.Cache(source, decode=hocket.decoders.decompress, decoder="decompress")
 
     zstd needs Python 3.14 or the package zstandard, lz4 the package lz4. Other threads run while it works."""
     rest, found = memoryview(encoded), []
     while len(rest) > 0:  # a sample may be several compressed pieces
-        name, one = _decompressor(key, rest)
+        name, one = _decompressor(f"sample {key}", rest)
         try:
             found.append(one.decompress(rest))
         except Exception as error:  # each library has one of its own
@@ -28,26 +29,57 @@ def decompress(key: int, encoded: Any) -> bytes:
     return found[0] if len(found) == 1 else b"".join(found)
 
 
-def _decompressor(key: int, data: memoryview) -> tuple[str, Any]:
+_PIECE = 1 << 16  # of compressed bytes: what it becomes is looked at before the next one
+
+
+def expand(what: str, data: Any, size: int) -> bytearray:
+    """Returns what data was before it was compressed, which has `size` bytes; no more than a piece above that is ever made.
+    what: names it in errors."""
+    rest, made, filled = memoryview(data).cast("B"), bytearray(size), 0
+    while len(rest) > 0:
+        name, one = _decompressor(what, rest)
+        while not one.eof:
+            if len(rest) == 0:
+                raise invalid(f"{what} cannot be decompressed by {name}: it is cut off")
+            piece, rest = rest[:_PIECE], rest[_PIECE:]
+            try:
+                more = one.decompress(piece)
+            except Exception as error:  # each library has one of its own
+                raise invalid(f"{what} cannot be decompressed by {name}: {error}") from error
+            if filled + len(more) > size:
+                raise invalid(f"{what} has more than {size} bytes when it is decompressed, which it should have")
+            made[filled:filled + len(more)] = more
+            filled += len(more)
+            if one.eof:  # another piece may follow, compressed by itself
+                left = len(one.unused_data or b"")
+                rest = memoryview(data).cast("B")[len(data) - len(rest) - left:]
+    if filled < size:
+        raise invalid(f"{what} has {filled} bytes when it is decompressed, and should have {size}")
+    return made
+
+
+def _decompressor(what: str, data: memoryview) -> tuple[str, Any]:
     """Returns the method that the data's first bytes name, and an object that has decompress(), eof and unused_data."""
     begin = bytes(data[:4])
     if begin[:2] == b"\x1f\x8b":
         return "gzip", zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    if begin[:3] == b"BZh":
+        return "bzip2", bz2.BZ2Decompressor()
     if begin == b"\x28\xb5\x2f\xfd":
         try:
             return "zstd", importlib.import_module("compression.zstd").ZstdDecompressor()
         except ModuleNotFoundError:  # before Python 3.14
-            return "zstd", _package("zstandard", "zstd", key).ZstdDecompressor().decompressobj()
+            return "zstd", _package("zstandard", "zstd", what).ZstdDecompressor().decompressobj()
     if begin == b"\x04\x22\x4d\x18":
-        return "lz4", _package("lz4.frame", "lz4", key).LZ4FrameDecompressor()
-    raise invalid(f"sample {key} begins with {begin!r}, as nothing does that gzip, zstd or lz4 has compressed: read it without "
+        return "lz4", _package("lz4.frame", "lz4", what).LZ4FrameDecompressor()
+    raise invalid(f"{what} begins with {begin!r}, as nothing does that gzip, bzip2, zstd or lz4 has compressed: read it without "
                   "decode=hocket.decoders.decompress")
 
 
-def _package(name: str, method: str, key: int) -> Any:
+def _package(name: str, method: str, what: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         package = name.partition(".")[0]
-        raise ModuleNotFoundError(f"sample {key} is compressed by {method}, which needs the package {package}: pip install {package}",
+        raise ModuleNotFoundError(f"{what} is compressed by {method}, which needs the package {package}: pip install {package}",
                                   name=package) from error

@@ -205,7 +205,7 @@ class SharedCache:
         inspect.signature(Cache).bind(source, **options)  # an unknown argument raises TypeError here, not in the process
         self._maker = 0
         self._connections: dict[int, _Connection] = {}
-        given = _pickled(dict(options, source=None if source is None else os.fspath(source)))
+        given = _pickled(dict(options, source=source if source is None or callable(source) else os.fspath(source)))
         self._name = secrets.token_hex(16)
         path = os.pathsep.join(folder for folder in sys.path if folder)
         self._process = subprocess.Popen([sys.executable, "-c", _SERVING, self._name],
