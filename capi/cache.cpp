@@ -126,7 +126,7 @@ std::unique_ptr<cache::Cache> open_cache(const hkt_cache_options& given) {
 
 // The calling thread's copies of the texts that these functions return.
 struct Texts {
-    std::string io, trouble, damage, peer_trouble, findings;
+    std::string io, trouble, damage, peer_trouble, findings, name;
 };
 Texts& own_texts() {
     thread_local Texts texts;
@@ -268,6 +268,15 @@ hkt_status hkt_cache_find(const hkt_cache* cache, const char* name, uint64_t* ke
         const cache::Cache& in = opened(cache, "hkt_cache_find");
         if (name == nullptr || key == nullptr) capi::refuse("hkt_cache_find: name or key is null");
         *key = in.find(name);
+        return HKT_SUCCESS;
+    });
+}
+
+hkt_status hkt_cache_name(const hkt_cache* cache, uint64_t key, const char** name) {
+    return capi::guarded([&] {
+        const cache::Cache& in = opened(cache, "hkt_cache_name");
+        if (name == nullptr) capi::refuse("hkt_cache_name: name is null");
+        *name = (own_texts().name = in.name(key)).c_str();
         return HKT_SUCCESS;
     });
 }

@@ -1292,6 +1292,10 @@ HKT_API uint64_t hkt_cache_count(const hkt_cache* cache);
 /* Finds the key of a file of a source folder, by its path relative to the folder. Errors: NOT_FOUND. */
 HKT_API hkt_status hkt_cache_find(const hkt_cache* cache, const char* name, uint64_t* key);
 
+/* Sets *name to the name of a sample of the source, by which hkt_cache_find finds it; of a packed file or a
+ * read function, to what errors call it. Valid until the thread's next call of this. Errors: NOT_FOUND. */
+HKT_API hkt_status hkt_cache_name(const hkt_cache* cache, uint64_t key, const char** name);
+
 /* Once this returns, all earlier writes survive a loss of power. Errors: IO. */
 HKT_API hkt_status hkt_cache_flush(hkt_cache* cache);
 

@@ -174,6 +174,14 @@ std::uint64_t Cache::find(const std::string& name) const {
     return *key;
 }
 
+std::string Cache::name(std::uint64_t key) const {
+    const std::uint64_t samples = count();
+    if (!options_.source || (options_.source->count() && key >= samples))
+        throw Error(Status::not_found,
+                    fmt::format("there is no sample {}: the source has {}, numbered from 0", key, samples));
+    return options_.source->name(key);
+}
+
 void Cache::flush() {
     loader_->settle();
     if (directory_) directory_->flush();

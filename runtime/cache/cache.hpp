@@ -54,6 +54,8 @@ class Cache {
     std::uint64_t cursor() const { return memory_.cursor(); }
     std::uint64_t count() const;
     std::uint64_t find(const std::string& name) const;
+    // The sample's, by which find() finds it, as Source::name() says. Throws Error(not_found).
+    std::string name(std::uint64_t key) const;
     void flush();
 
     using Progress = std::function<bool(std::uint64_t done, std::uint64_t all)>;

@@ -177,6 +177,8 @@ TEST_CASE("null handles are errors, not crashes") {
     CHECK(hkt_cache_get_batch(nullptr, &key, 1, &sample, nullptr) == HKT_ERROR_INVALID_ARGUMENT);
     CHECK(hkt_cache_put(nullptr, 1, "x", 1) == HKT_ERROR_INVALID_ARGUMENT);
     CHECK(hkt_cache_find(nullptr, "x", &key) == HKT_ERROR_INVALID_ARGUMENT);
+    const char* name = nullptr;
+    CHECK(hkt_cache_name(nullptr, 0, &name) == HKT_ERROR_INVALID_ARGUMENT);
     CHECK(hkt_cache_flush(nullptr) == HKT_ERROR_INVALID_ARGUMENT);
     CHECK(hkt_cache_value_reserve(nullptr, 1) == nullptr);
     CHECK(hkt_cache_count(nullptr) == 0);

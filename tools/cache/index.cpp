@@ -19,6 +19,7 @@
 #include "runtime/cache/objects/url.hpp"
 #include "runtime/cache/source/mds_scan.hpp"
 #include "runtime/cache/source/parallel.hpp"
+#include "runtime/cache/source/parquet_scan.hpp"
 #include "runtime/cache/source/sample_index.hpp"
 #include "runtime/cache/source/shard_scan.hpp"
 #include "runtime/cache/source/sum.hpp"
@@ -64,9 +65,10 @@ class Indexing {
     using Found = std::vector<cache::ShardSample>;
 
     Found look(const Input& input) {
-        Found found = input.name.ends_with(".tar")   ? scan(input, cache::ShardScan())
-                      : input.name.ends_with(".mds") ? scan(input, cache::MdsScan(input.bytes()))
-                                                     : look_at_whole(input);
+        Found found = input.name.ends_with(".tar")       ? scan(input, cache::ShardScan())
+                      : input.name.ends_with(".mds")     ? scan(input, cache::MdsScan(input.bytes()))
+                      : input.name.ends_with(".parquet") ? scan(input, cache::ParquetScan(input.bytes()))
+                                                         : look_at_whole(input);
         samples_ += found.size();
         return found;
     }

@@ -33,7 +33,7 @@ constexpr std::uint64_t piece_of_file = 8 << 20, piece_of_object = 4 << 20;
 constexpr unsigned files_at_once = 16, objects_at_once = 64;  // a network lets wait for longer
 
 bool is_shard(std::string_view name) {
-    return name.ends_with(".tar") || name.ends_with(".mds");
+    return name.ends_with(".tar") || name.ends_with(".mds") || name.ends_with(".parquet");
 }
 
 class FileInput final : public Input {

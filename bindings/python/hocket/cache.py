@@ -220,6 +220,12 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
         self._call(lib.hkt_cache_find, opts.text(name), key)
         return key[0]
 
+    def name(self, key: int) -> str:
+        """Returns the name of a sample of a folder or URL, by which find() finds it; of other sources, what errors call it."""
+        found = ffi.new("char const**")
+        self._call(lib.hkt_cache_name, key, found)
+        return text_of(found[0])
+
     # ---- Order ---------------------------------------------------------------------------------------------------
 
     def set_order(self, keys: Keys, cursor: int = 0) -> None:

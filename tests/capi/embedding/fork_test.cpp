@@ -313,6 +313,8 @@ TEST_CASE("a forked child cannot use its parent's cache, and closes its copy at 
             require_refusal(hkt_cache_verify(cache, nullptr, nullptr, &verification, sizeof verification));
             std::uint64_t found = 0;
             require_refusal(hkt_cache_find(cache, "a", &found));
+            const char* name = nullptr;
+            require_refusal(hkt_cache_name(cache, 0, &name));
             std::int32_t port = 0;
             require_refusal(hkt_cache_serve(cache, "127.0.0.1", 0, "a secret", &port));
             expect(hkt_cache_count(cache) == 0 && hkt_cache_cursor(cache) == 0, "count and cursor");

@@ -1,6 +1,7 @@
-// Reads arbitrary bytes as a tar shard and as one of MDS, in one piece and in many, as an index of samples,
-// and as a pax header. Entry of libFuzzer (clang++ -fsanitize=fuzzer,address with tar.cpp, shard_scan.cpp,
-// mds_scan.cpp and sample_index.cpp of runtime/cache/source); the unit tests call it with seeded bytes.
+// Reads arbitrary bytes as a tar shard, as one of MDS and as a Parquet file, in one piece and in many, as an
+// index of samples, and as a pax header. Entry of libFuzzer (clang++ -fsanitize=fuzzer,address with tar.cpp,
+// shard_scan.cpp, mds_scan.cpp, parquet_scan.cpp and sample_index.cpp of runtime/cache/source); the unit
+// tests call it with seeded bytes.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -13,13 +14,14 @@
 #include "runtime/base/error.hpp"
 #include "runtime/base/xxh3.hpp"
 #include "runtime/cache/source/mds_scan.hpp"
+#include "runtime/cache/source/parquet_scan.hpp"
 #include "runtime/cache/source/sample_index.hpp"
 #include "runtime/cache/source/shard_scan.hpp"
 
 using namespace hocket;
 using namespace hocket::cache;
 
-int scanned_samples = 0, refused_shards = 0, mds_samples = 0, accepted_sample_indexes = 0,
+int scanned_samples = 0, refused_shards = 0, mds_samples = 0, parquet_files = 0, accepted_sample_indexes = 0,
     refused_sample_indexes = 0;
 
 namespace {
@@ -108,6 +110,24 @@ void read_mds(Bytes bytes) {
     mds_samples += wanted ? static_cast<int>(wanted->size()) : 0;
 }
 
+void read_parquet(Bytes bytes) {
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const bool is_right = text.size() >= 12 && text.starts_with("PAR1") && text.ends_with("PAR1");
+    for (const std::size_t step : {std::max<std::size_t>(bytes.size(), 1), std::size_t{1}, std::size_t{7}}) {
+        const Found found = scan(ParquetScan(bytes.size()), bytes, step);
+        require(found.problem.empty() == is_right);
+        std::uint64_t end = 0;
+        for (const ShardSample& piece : found.samples) {
+            require(piece.offset == end && piece.key == std::to_string(end / parquet_piece));
+            end += piece.bytes;
+            require(end == bytes.size() || piece.bytes == parquet_piece);
+            require(XXH3_64bits(bytes.data() + piece.offset, piece.bytes) == piece.checksum);
+        }
+        require(end == (is_right ? bytes.size() : 0));
+    }
+    parquet_files += is_right;
+}
+
 void read_sample_index(std::string_view text) {
     try {
         const SampleIndex index = parse_sample_index(text, "x.index");
@@ -140,6 +160,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::string_view text(exact.get(), size);
     read_shard(std::as_bytes(std::span(exact.get(), size)));
     read_mds(std::as_bytes(std::span(exact.get(), size)));
+    read_parquet(std::as_bytes(std::span(exact.get(), size)));
     read_sample_index(text);
     read_pax(text);
     return 0;

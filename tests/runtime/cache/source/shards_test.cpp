@@ -7,6 +7,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/cache/source/mds_scan.hpp"
+#include "runtime/cache/source/parquet_scan.hpp"
 #include "runtime/cache/source/sample_index.hpp"
 #include "runtime/cache/source/shard_scan.hpp"
 #include "tests/support/test.hpp"
@@ -16,7 +17,8 @@ using namespace hocket::cache;
 using Catch::Contains;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
-extern int scanned_samples, refused_shards, mds_samples, accepted_sample_indexes, refused_sample_indexes;
+extern int scanned_samples, refused_shards, mds_samples, parquet_files, accepted_sample_indexes,
+    refused_sample_indexes;
 
 namespace {
 
@@ -190,6 +192,28 @@ TEST_CASE("samples of an MDS shard lie where its offsets say") {
     }
 }
 
+TEST_CASE("a Parquet file has pieces of one size, and its marks at both ends") {
+    const std::size_t bytes =
+        GENERATE(std::size_t{12}, parquet_piece - 1, parquet_piece, parquet_piece + 2, 3 * parquet_piece);
+    std::string file(bytes, 'x');
+    file.replace(0, 4, "PAR1").replace(bytes - 4, 4, "PAR1");
+    ParquetScan scan(bytes);
+    scan.take(std::as_bytes(std::span(file).first(5)));
+    scan.take(std::as_bytes(std::span(file).subspan(5)));
+    const auto pieces = scan.finish();
+    REQUIRE(pieces.size() == (bytes + parquet_piece - 1) / parquet_piece);
+    CHECK(pieces.back().offset + pieces.back().bytes == bytes);
+    CHECK(pieces.back().key == std::to_string(pieces.size() - 1));
+    const auto refused = [&](const std::string& wrong) {
+        ParquetScan other(wrong.size());
+        other.take(std::as_bytes(std::span(wrong)));
+        other.finish();
+    };
+    CHECK_THROWS_WITH(refused(file.substr(0, bytes - 1)), Contains("end with PAR1") || Contains("too short"));
+    CHECK_THROWS_WITH(refused("PARE" + file.substr(4)), Contains("does not begin with PAR1"));
+    CHECK_THROWS_WITH(refused(""), Contains("too short"));
+}
+
 TEST_CASE("arbitrary shards and indexes are read or refused") {
     std::mt19937 random(1);
     const auto below = [&](std::size_t end) {
@@ -205,8 +229,9 @@ TEST_CASE("arbitrary shards and indexes are read or refused") {
         mds({"abc", "", "defgh", "i"}, ""),
         mds({}),
         mds({}, ""),
-        mds({std::string(300, 'm')})};
-    for (int round = 0; round < 40'000; ++round) {
+        mds({std::string(300, 'm')}),
+        "PAR1 columns PAR1"};
+    for (int round = 0; round < 44'000; ++round) {
         std::string text = seeds[below(seeds.size())];
         for (std::size_t changes = below(4); changes > 0; --changes) {
             const std::size_t at = below(text.size());
@@ -223,6 +248,7 @@ TEST_CASE("arbitrary shards and indexes are read or refused") {
     }
     CHECK(scanned_samples > 2'000);
     CHECK(mds_samples > 1'000);
+    CHECK(parquet_files > 500);
     CHECK(refused_shards > 2'000);
     CHECK(accepted_sample_indexes > 1'000);
     CHECK(refused_sample_indexes > 1'000);
