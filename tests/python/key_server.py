@@ -2,11 +2,15 @@
 keys, which an ObjectServer takes until they end."""
 import contextlib
 import datetime
+import hashlib
 import http.server
 import json
+import re
 import threading
 import time
 import urllib.parse
+
+from object_server import expected_signature
 
 SECRET = "aSecretOfAService/+"
 
@@ -49,6 +53,8 @@ class KeyServer(contextlib.AbstractContextManager):
         self.token = "token of an identity =&+"
         self.has_role = True
         self.given = 0
+        self.trusted: dict[str, tuple[str, str]] = {}  # keys that may ask for a role, and for nothing else: as those of an ObjectServer
+        self.forms: list[dict[str, str]] = []  # of questions for a role that were answered
         self.lock = threading.Lock()
         self.requests: list[tuple[str, str]] = []
         self.planned: list[tuple[int, str]] = []
@@ -84,13 +90,38 @@ class KeyServer(contextlib.AbstractContextManager):
             return (200, json.dumps(self.keys())) if headers.get("Authorization") == self.token else (403, "wrong token")
         if (method, path) == ("POST", "/"):
             form = dict(urllib.parse.parse_qsl(body))
+            if form.get("Action") == "AssumeRole":
+                return self.assume_role(form, headers, body)
             if form.pop("WebIdentityToken") != self.token:
                 return 400, "<ErrorResponse><Error><Code>InvalidIdentityToken</Code><Message>no</Message></Error></ErrorResponse>"
             assert form == {"Action": "AssumeRoleWithWebIdentity", "Version": "2011-06-15", "RoleArn": "arn:aws:iam::1:role/r",
                             "RoleSessionName": "hocket"}, form
-            keys = self.keys()
-            return 200, ("<AssumeRoleWithWebIdentityResponse xmlns='https://sts.amazonaws.com/doc/2011-06-15/'><AssumeRoleWithWebIdentityResult>"
-                         f"<Credentials><AccessKeyId>{keys['AccessKeyId']}</AccessKeyId><SecretAccessKey>{SECRET}</SecretAccessKey>"
-                         f"<SessionToken>{keys['Token']}</SessionToken><Expiration>{keys['Expiration']}</Expiration></Credentials>"
-                         "</AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>")
+            return 200, self.of_sts("AssumeRoleWithWebIdentity")
         return 404, ""
+
+    def of_sts(self, action):
+        keys = self.keys()
+        return (f"<{action}Response xmlns='https://sts.amazonaws.com/doc/2011-06-15/'><{action}Result>"
+                f"<Credentials><AccessKeyId>{keys['AccessKeyId']}</AccessKeyId><SecretAccessKey>{SECRET}</SecretAccessKey>"
+                f"<SessionToken>{keys['Token']}</SessionToken><Expiration>{keys['Expiration']}</Expiration></Credentials>"
+                f"</{action}Result></{action}Response>")
+
+    def assume_role(self, form, headers, body):
+        """Gives keys to whoever signs with keys that the ObjectServer takes, and have not ended; or, for asking alone, to those of
+        trusted. Keeps the forms."""
+        refusal = "<ErrorResponse><Error><Code>{}</Code><Message>no</Message></Error></ErrorResponse>".format
+        authorization = headers.get("Authorization", "")
+        signer = re.search(r"Credential=([^/]+)/\d+/([^/]+)/sts/", authorization)
+        known = self.objects.keys | self.trusted
+        if signer is None or signer[1] not in known or signer[2] != self.objects.region:
+            return 403, refusal("InvalidClientTokenId")
+        secret, token = known[signer[1]]
+        lower = {name.lower(): value for name, value in headers.items()} | {"x-amz-content-sha256": hashlib.sha256(body.encode()).hexdigest()}
+        if headers.get("x-amz-security-token", "") != token:
+            return 403, refusal("InvalidClientTokenId")
+        if not authorization.endswith("Signature=" + expected_signature("POST", "/", "", lower, authorization, secret)):
+            return 403, refusal("SignatureDoesNotMatch")
+        if signer[1] in self.objects.expired:
+            return 403, refusal("ExpiredToken")
+        self.forms.append(form)
+        return 200, self.of_sts("AssumeRole")

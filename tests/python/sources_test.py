@@ -450,6 +450,7 @@ class Given(Case):
                           "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": self.token},
             "identity": {"AWS_WEB_IDENTITY_TOKEN_FILE": self.token, "AWS_ROLE_ARN": "arn:aws:iam::1:role/r", "AWS_ENDPOINT_URL_STS": self.service.url},
             "command": {"AWS_CONFIG_FILE": self.config},
+            "role": {"AWS_CONFIG_FILE": self.config, "AWS_PROFILE": "role", "AWS_ENDPOINT_URL_STS": self.service.url},
         }
 
     def set_command(self, command):
@@ -470,7 +471,7 @@ class Given(Case):
         for way in self.ways:
             with self.subTest(way=way), self.open(way) as cache:
                 self.assertEqual(content(cache), [self.objects[name] for name in sorted(self.objects)])
-        self.assertEqual(self.service.given, len(self.ways))
+        self.assertEqual(self.service.given, len(self.ways) + 1)  # a role is asked for with keys that are given, too
 
     def test_a_token_of_the_environment(self):
         with self.open("container", AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE="", AWS_CONTAINER_AUTHORIZATION_TOKEN=self.service.token) as cache:
@@ -501,7 +502,7 @@ class Given(Case):
                 before = self.service.given
                 self.server.expired.update(self.server.keys)
                 self.assertEqual(content(cache), [self.objects[name] for name in sorted(self.objects)])
-                self.assertEqual(self.service.given, before + 1)
+                self.assertEqual(self.service.given, before + (2 if way == "role" else 1))
 
     def test_services_that_fail(self):
         for way in ("container", "instance"):
@@ -538,8 +539,7 @@ class Given(Case):
             with self.subTest(command=command):
                 self.set_command(command)
                 self.refused(hocket.IOError, words, lambda: self.open("command"), without=(SECRET, command))
-        for profile, words in (("role", "role_arn.*credential_process = aws configure export-credentials --profile role"),
-                               ("login", "sso_session.*--profile login"), ("ours", "no profile of this name with")):
+        for profile, words in (("login", "sso_session.*--profile login"), ("ours", "no profile of this name with")):
             self.refused(hocket.InvalidArgumentError, words, lambda profile=profile: self.open("command", AWS_PROFILE=profile))
 
     def test_a_command_that_does_not_end(self):
@@ -571,6 +571,73 @@ class Given(Case):
         for status in (400, 403, 404, 405):
             self.service.planned = [(status, "")]
             self.refused(hocket.Error, "no keys were found", lambda: self.open("instance"))
+
+    def set_profiles(self, *lines):
+        with open(self.config, "w") as file:
+            file.write("\n".join(lines))
+
+    def test_roles(self):
+        """With keys of a file, of the instance, of a token, and of another role; signed as Amazon's documentation says."""
+        self.service.trusted = {"AKIAASKING": ("a secret/+", "a token==")}
+        keys = ("aws_access_key_id = AKIAASKING", "aws_secret_access_key = a secret/+", "aws_session_token = a token==")
+        role = ("role_arn = arn:aws:iam::1:role/r", "role_session_name = a+b=c", "external_id = e:/&", "duration_seconds = 1000")
+        cases: list[tuple[tuple[str, ...], int, dict[str, str]]] = [
+            (("[default]", *role, "source_profile = a", "[profile a]", *keys), 1, {}),
+            (("[default]", *role, "source_profile = a", "[profile a]", "role_arn = q", "source_profile = b", "[profile b]", *keys), 2, {}),
+            (("[default]", *role, "credential_source = Ec2InstanceMetadata"), 1, self.ways["instance"]),
+            (("[default]", *role, "credential_source = EcsContainer"), 1, self.ways["container"]),
+            (("[default]", *role, "source_profile = a", "[profile a]", "role_arn = arn:aws:iam::1:role/r", f"web_identity_token_file = {self.token}"), 1, {})]
+        for lines, forms, more in cases:
+            with self.subTest(lines=lines):
+                self.set_profiles(*lines)
+                self.service.forms.clear()
+                with self.open("role", AWS_PROFILE="", **more) as cache:
+                    self.assertEqual(content(cache), [self.objects[name] for name in sorted(self.objects)])
+                self.assertEqual(len(self.service.forms), forms)
+                self.assertEqual(self.service.forms[-1], {"Action": "AssumeRole", "Version": "2011-06-15", "RoleArn": "arn:aws:iam::1:role/r",
+                                                          "RoleSessionName": "a+b=c", "ExternalId": "e:/&", "DurationSeconds": "1000"})
+
+    def test_roles_are_renewed(self):
+        """While reads go on, with keys of its source that are renewed, too."""
+        self.objects |= objects_of([f"more{number}" for number in range(300)])
+        self.service.lifetime_s = 10
+        with self.open("role") as cache:
+            self.server.refusals.clear()
+            until = time.monotonic() + 60
+            for key, name in enumerate(sorted(self.objects)):
+                self.assertLess(time.monotonic(), until)
+                self.assertEqual(bytes(cache[key]), self.objects[name])
+                if len(self.server.expired) >= 2:
+                    break
+                time.sleep(0.04)
+        self.assertEqual(self.server.refusals, [])
+        self.assertEqual(len(self.service.forms), 2)
+
+    def test_roles_that_fail(self):
+        """Errors name the profile and the keys that asked, and have nothing secret."""
+        secret = ("aws_access_key_id = AKIAUNKNOWNKEYOFNOBODY", f"aws_secret_access_key = {SECRET}")
+        self.set_profiles("[default]", "role_arn = r", "source_profile = a", "[profile a]", *secret)
+        config = self.config
+        cases: list[tuple[list[tuple[int, str]], str]] = [
+            ([], f"answered 403 .InvalidClientTokenId.*the keys of profile a of {config} .*BODY. were used; check the role_arn of the profile default"),
+            ([(400, "broken")], "answered 400 .broken"), ([(503, "busy")] * 3, "answered 503 .busy"), ([(200, "{}")], "no XML"),
+            ([(200, "<AssumeRoleWithWebIdentityResponse/>")], "no keys in its answer"), ([(200, "<AssumeRoleResponse>")], "no XML")]
+        for planned, words in cases:
+            with self.subTest(words=words):
+                self.service.planned = list(planned)
+                self.refused(hocket.IOError, words, lambda: self.open("role", AWS_PROFILE=""), without=(SECRET,))
+        echo = f"<ErrorResponse><Error><Code>SignatureDoesNotMatch</Code><Message>not that of x-amz-security-token:a session {SECRET}</Message></Error></ErrorResponse>"
+        self.service.planned = [(403, echo)]
+        self.refused(hocket.IOError, "SignatureDoesNotMatch: not that of", lambda: self.open("role", AWS_PROFILE=""), without=(SECRET,))
+        self.refused(hocket.IOError, "keys were asked for at http://127.0.0.1:1: ", lambda: self.open("role", AWS_PROFILE="", AWS_ENDPOINT_URL_STS="http://127.0.0.1:1"))
+        self.service.planned = [(503, ""), (429, ""), (200, self.service.of_sts("AssumeRole"))]
+        self.open("role", AWS_PROFILE="").close()
+        self.set_profiles("[default]", "role_arn = r", "credential_source = Ec2InstanceMetadata")
+        self.service.has_role = False
+        self.refused(hocket.IOError, "this instance has no role, whose keys the profile's credential_source names; nobody was asked",
+                     lambda: self.open("role", AWS_PROFILE="", **self.ways["instance"]))
+        self.set_profiles("[default]", "role_arn = r", "source_profile = a", "[profile a]", "credential_process = exit 3")
+        self.refused(hocket.IOError, "credential_process of the profile a: it ended with the exit code 3", lambda: self.open("role", AWS_PROFILE=""))
 
     def test_refused(self):
         self.refused(hocket.InvalidArgumentError, "fetched from this host, or by https",

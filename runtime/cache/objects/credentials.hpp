@@ -3,7 +3,6 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "runtime/base/environment.hpp"
 #include "runtime/cache/objects/key_service.hpp"
@@ -18,21 +17,16 @@ struct S3Settings {
     std::optional<KeyService> service;  // to be asked for keys, where these are none
 };
 
-// Returns the value of `name` in the section of a file in the format of ~/.aws/credentials: sections in
-// brackets, lines NAME = VALUE, comments that begin with # or ;. The last value of a name counts. Nothing if
-// there is no such section or name. Does no I/O, and accepts any text.
-std::optional<std::string> profile_value(std::string_view file, std::string_view section,
-                                         std::string_view name);
-
-// Keys are those of AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, else those of a web
-// identity's role, else those of AWS_PROFILE (default) in AWS_SHARED_CREDENTIALS_FILE (~/.aws/credentials),
-// else those that the profile's credential_process writes, there or in AWS_CONFIG_FILE, else those of the
-// container or instance, which are to be asked for, as those of the role. The region is AWS_REGION or
+// Keys are those of AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, else those of a role of
+// AWS_PROFILE (default), else those of a web identity's role, else those of the profile in
+// AWS_SHARED_CREDENTIALS_FILE (~/.aws/credentials), else those that its credential_process writes, there or
+// in AWS_CONFIG_FILE, else those of the profile in the latter, else those of the container or instance. Keys
+// of roles, commands, containers and instances are to be asked for. The region is AWS_REGION or
 // AWS_DEFAULT_REGION, else that of the profile in AWS_CONFIG_FILE (~/.aws/config), else us-east-1. The
 // endpoint is AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, else that of the profile. Reads the files anew each
 // time, and asks nobody. Throws Error(invalid_argument) for one half of a pair of keys, for AWS_PROFILE if
-// there is no such profile, for a profile whose keys are those of a role or a login, for an endpoint that is
-// none, and what the functions of key_service.hpp throw.
+// there is no such profile, for a profile whose keys are those of a login, for an endpoint that is none, and
+// what RoleFinder and the functions of key_service.hpp throw.
 S3Settings find_s3_settings(const Environment& environment);
 
 }  // namespace hocket::cache

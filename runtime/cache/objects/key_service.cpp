@@ -8,6 +8,7 @@
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "dsl/base/named_file.hpp"
 #include "runtime/base/error.hpp"
@@ -21,8 +22,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t largest_answer = 1 << 20, largest_token = 1 << 16;
-constexpr std::chrono::milliseconds usual_patience = 10s, patience_with_command = 60s,
-                                    pause_after_failure = 200ms;
+constexpr std::chrono::milliseconds patience_with_command = 60s, pause_after_failure = 200ms;
 constexpr unsigned most_attempts = 3;
 
 std::string without_end(std::string text) {
@@ -101,13 +101,31 @@ class Asking {
 
     Keys of_web_identity() {
         const std::string token = read_token(service_.token_file, "AWS_WEB_IDENTITY_TOKEN_FILE");
+        if (!token.empty()) secrets_ = {token};
         Request request{.url = service_.url + "/", .method = "POST"};
         request.body = fmt::format(
             "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleArn={}&RoleSessionName={}&"
             "WebIdentityToken={}",
             percent_encoded(service_.role), percent_encoded(service_.session), percent_encoded(token));
-        return named(read(parse_keys_xml, text_of(answer(std::move(request), most_attempts))),
-                     "the role " + one_line(service_.role, 120));
+        return of_sts(std::move(request), "AssumeRoleWithWebIdentity");
+    }
+
+    // signing: the keys of its source.
+    Keys of_role(const Keys& signing) {
+        Request request{.url = service_.url + "/", .method = "POST"};
+        request.signer = Signer{fmt::format("aws:amz:{}:sts", service_.region), signing.id, signing.secret};
+        request.body = fmt::format("Action=AssumeRole&Version=2011-06-15&RoleArn={}&RoleSessionName={}",
+                                   percent_encoded(service_.role), percent_encoded(service_.session));
+        if (!service_.duration.empty()) request.body += "&DurationSeconds=" + service_.duration;
+        if (!service_.external_id.empty())
+            request.body += "&ExternalId=" + percent_encoded(service_.external_id);
+        signed_by_ = signing.shown();
+        secrets_ = {signing.secret};
+        if (!signing.token.empty()) {
+            request.headers.push_back("x-amz-security-token: " + signing.token);
+            secrets_.push_back(signing.token);
+        }
+        return of_sts(std::move(request), "AssumeRole");
     }
 
     Keys of_process() {
@@ -122,7 +140,18 @@ class Asking {
                      "the credential_process of the profile " + one_line(service_.profile, 80));
     }
 
+    // To be thrown where the source of a role has no keys.
+    Error lacks_source() const {
+        return refused("this instance has no role, whose keys the profile's credential_source names");
+    }
+
   private:
+    Keys of_sts(Request request, const char* action) {
+        const std::string text = text_of(answer(std::move(request), most_attempts));
+        return named(read([&](std::string_view xml) { return parse_keys_xml(xml, action); }, text),
+                     "the role " + one_line(service_.role, 120));
+    }
+
     static constexpr int ok = 200, not_found = 404;
     // No answer; what an instance without the service says, and what others have at its address.
     static constexpr std::array no_instance = {0, 400, 403, not_found, 405};
@@ -130,7 +159,9 @@ class Asking {
     // without_answer: the attempts where nobody answers.
     Answer answer(Request request, unsigned attempts, unsigned without_answer = most_attempts) {
         request.most_text = largest_answer;
-        request.is_direct = service_.kind != KeyService::Kind::web_identity;
+        // Those of this host have nothing to do with a proxy, which would see the keys.
+        request.is_direct =
+            service_.kind == KeyService::Kind::container || service_.kind == KeyService::Kind::instance;
         for (unsigned i = 1;; ++i) {
             std::promise<Answer> promise;
             const auto now = Transfers::Clock::now();
@@ -147,7 +178,7 @@ class Asking {
     const std::string& text_of(const Answer& answer) const {
         if (answer.status == ok && answer.failure.empty()) return answer.text;
         if (answer.status == 0 || answer.status == ok) throw refused(answer.failure);
-        const std::string words = words_of(answer.text);
+        const std::string words = words_of(answer.text, secrets_);
         throw refused(
             fmt::format("it answered {}{}", answer.status, words.empty() ? "" : " (" + words + ")"));
     }
@@ -174,22 +205,41 @@ class Asking {
                             "hand: it writes {{\"Version\": 1, \"AccessKeyId\": ..., "
                             "\"SecretAccessKey\": ...}}",
                             one_line(service_.profile, 80), why));
-        const char* const advice =
-            service_.kind == KeyService::Kind::web_identity
-                ? "check AWS_ROLE_ARN, that the role trusts the token in AWS_WEB_IDENTITY_TOKEN_FILE, and "
-                  "AWS_REGION"
-            : service_.kind == KeyService::Kind::container
-                ? "check AWS_CONTAINER_CREDENTIALS_FULL_URI and the role of the task or pod"
-                : "check the role of this instance, or set AWS_EC2_METADATA_DISABLED=true to do without it";
         return Error(Status::io, fmt::format("keys were asked for at {}: {}; {}",
-                                             one_line(parse_url(service_.url).shown(), 120), why, advice));
+                                             one_line(parse_url(service_.url).shown(), 120), why, advice()));
+    }
+
+    std::string advice() const {
+        if (service_.kind == KeyService::Kind::role)
+            return fmt::format(
+                "{}; check the role_arn of the profile {}, that this role trusts them (external_id), and "
+                "AWS_REGION",
+                signed_by_.empty() ? "nobody was asked" : signed_by_ + " were used",
+                one_line(service_.profile, 80));
+        return service_.kind == KeyService::Kind::web_identity
+                   ? "check AWS_ROLE_ARN, that the role trusts the token in AWS_WEB_IDENTITY_TOKEN_FILE, and "
+                     "AWS_REGION"
+               : service_.kind == KeyService::Kind::container
+                   ? "check AWS_CONTAINER_CREDENTIALS_FULL_URI and the role of the task or pod"
+                   : "check the role of this instance, or set AWS_EC2_METADATA_DISABLED=true to do without "
+                     "it";
     }
 
     const KeyService& service_;
     Transfers& transfers_;
+    std::vector<std::string> secrets_;  // which STS's words may repeat
+    std::string signed_by_;             // the keys with which a role was asked for, in words
 };
 
 }  // namespace
+
+std::string address_of_sts(const Environment& environment, const std::string& region) {
+    std::string url = EnvironmentReader(environment)
+                          .text("AWS_ENDPOINT_URL_STS")
+                          .value_or(fmt::format("https://sts.{}.amazonaws.com", region));
+    while (url.ends_with('/')) url.pop_back();
+    return url;
+}
 
 std::optional<KeyService> find_web_identity(const Environment& environment, const std::string& region) {
     const EnvironmentReader reader(environment);
@@ -198,60 +248,50 @@ std::optional<KeyService> find_web_identity(const Environment& environment, cons
     if (!role)
         throw Error(Status::invalid_argument,
                     "AWS_WEB_IDENTITY_TOKEN_FILE is set, but AWS_ROLE_ARN is not; set both, or neither");
-    const auto endpoint = reader.text("AWS_ENDPOINT_URL_STS");
-    std::string url = endpoint ? *endpoint : fmt::format("https://sts.{}.amazonaws.com", region);
-    while (url.ends_with('/')) url.pop_back();
-    return KeyService{.kind = KeyService::Kind::web_identity,
-                      .url = std::move(url),
-                      .patience = usual_patience,
-                      .token_file = *file,
-                      .authorization = "",
-                      .role = *role,
-                      .session = reader.text("AWS_ROLE_SESSION_NAME").value_or("hocket"),
-                      .command = "",
-                      .profile = ""};
+    KeyService service{.kind = KeyService::Kind::web_identity};
+    service.url = address_of_sts(environment, region);
+    service.patience = usual_patience;
+    service.token_file = *file;
+    service.role = *role;
+    service.session = reader.text("AWS_ROLE_SESSION_NAME").value_or("hocket");
+    return service;
 }
 
-std::optional<KeyService> find_local_service(const Environment& environment) {
+std::optional<KeyService> find_container(const Environment& environment) {
     const EnvironmentReader reader(environment);
     const auto relative = reader.text("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
                full = reader.text("AWS_CONTAINER_CREDENTIALS_FULL_URI");
-    if (relative || full) {
-        if (!relative) check_is_near(*full);
-        return KeyService{.kind = KeyService::Kind::container,
-                          .url = relative ? "http://169.254.170.2" + *relative : *full,
-                          .patience = usual_patience,
-                          .token_file = reader.text("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE").value_or(""),
-                          .authorization = reader.text("AWS_CONTAINER_AUTHORIZATION_TOKEN").value_or(""),
-                          .role = "",
-                          .session = "",
-                          .command = "",
-                          .profile = ""};
-    }
+    if (!relative && !full) return std::nullopt;
+    if (!relative) check_is_near(*full);
+    KeyService service{.kind = KeyService::Kind::container};
+    service.url = relative ? "http://169.254.170.2" + *relative : *full;
+    service.patience = usual_patience;
+    service.token_file = reader.text("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE").value_or("");
+    service.authorization = reader.text("AWS_CONTAINER_AUTHORIZATION_TOKEN").value_or("");
+    return service;
+}
+
+std::optional<KeyService> find_instance(const Environment& environment) {
+    const EnvironmentReader reader(environment);
     if (lower(reader.text("AWS_EC2_METADATA_DISABLED").value_or("")) == "true") return std::nullopt;
-    std::string url = reader.text("AWS_EC2_METADATA_SERVICE_ENDPOINT").value_or("http://169.254.169.254");
-    while (url.ends_with('/')) url.pop_back();
-    return KeyService{.kind = KeyService::Kind::instance,
-                      .url = std::move(url),
-                      .patience = patience_with_instance(reader),
-                      .token_file = "",
-                      .authorization = "",
-                      .role = "",
-                      .session = "",
-                      .command = "",
-                      .profile = ""};
+    KeyService service{.kind = KeyService::Kind::instance};
+    service.url = reader.text("AWS_EC2_METADATA_SERVICE_ENDPOINT").value_or("http://169.254.169.254");
+    while (service.url.ends_with('/')) service.url.pop_back();
+    service.patience = patience_with_instance(reader);
+    return service;
+}
+
+std::optional<KeyService> find_local_service(const Environment& environment) {
+    auto service = find_container(environment);
+    return service ? service : find_instance(environment);
 }
 
 KeyService service_of_command(std::string command, std::string profile) {
-    return KeyService{.kind = KeyService::Kind::process,
-                      .url = "",
-                      .patience = patience_with_command,
-                      .token_file = "",
-                      .authorization = "",
-                      .role = "",
-                      .session = "",
-                      .command = std::move(command),
-                      .profile = std::move(profile)};
+    KeyService service{.kind = KeyService::Kind::process};
+    service.patience = patience_with_command;
+    service.command = std::move(command);
+    service.profile = std::move(profile);
+    return service;
 }
 
 std::optional<Keys> ask_for_keys(const KeyService& service, Transfers& transfers) {
@@ -263,6 +303,13 @@ std::optional<Keys> ask_for_keys(const KeyService& service, Transfers& transfers
             return asking.of_container();
         case KeyService::Kind::process:
             return asking.of_process();
+        case KeyService::Kind::role: {
+            // As many services as profiles name each other; RoleFinder refuses circles.
+            const auto signing =
+                service.source_keys ? service.source_keys : ask_for_keys(*service.source, transfers);
+            if (!signing) throw asking.lacks_source();
+            return asking.of_role(*signing);
+        }
         case KeyService::Kind::web_identity:
             break;
     }

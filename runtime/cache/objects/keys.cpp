@@ -94,11 +94,10 @@ Keys parse_keys_json(std::string_view text) {
                    value("Expiration"));
 }
 
-Keys parse_keys_xml(std::string_view text) {
+Keys parse_keys_xml(std::string_view text, std::string_view action) {
     Keys keys;
     std::string time;
-    const std::string within =
-        "AssumeRoleWithWebIdentityResponse/AssumeRoleWithWebIdentityResult/Credentials/";
+    const std::string within = fmt::format("{0}Response/{0}Result/Credentials/", action);
     const std::string problem = walk_xml(text, [&](const std::string& path, const std::string& value) {
         if (path == within + "AccessKeyId") keys.id = value;
         if (path == within + "SecretAccessKey") keys.secret = value;

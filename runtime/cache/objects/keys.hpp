@@ -21,10 +21,10 @@ struct Keys {
 };
 
 // Reads the answers of the services of instances and containers and what a credential_process writes (JSON),
-// and the answers of STS (XML). Keys without a time are kept without one. Throws Error(io) with the reason,
-// which has nothing secret, if there are no keys in it.
+// and the answers of STS (XML) to an action, "AssumeRole". Keys without a time are kept without one. Throws
+// Error(io) with the reason, which has nothing secret, if there are no keys in it.
 Keys parse_keys_json(std::string_view text);
-Keys parse_keys_xml(std::string_view text);
+Keys parse_keys_xml(std::string_view text, std::string_view action);
 
 // "2026-11-29T06:00:00Z", or, as Python writes it, "2026-11-29T07:00:00+01:00"; a fraction of the second is
 // dropped. Times before 1970 become its beginning, and those that the clock does not reach become its last

@@ -69,8 +69,9 @@ ObjectPage parse_object_page(std::string_view xml) {
 S3Error parse_s3_error(std::string_view text) {
     S3Error error;
     const std::string problem = walk_xml(text, [&](const std::string& path, const std::string& value) {
-        if (path == "Error/Code") error.code = value;
-        if (path == "Error/Message") error.message = value;
+        // As STS has it, one more element is around it.
+        if (path == "Error/Code" || path == "ErrorResponse/Error/Code") error.code = value;
+        if (path == "Error/Message" || path == "ErrorResponse/Error/Message") error.message = value;
         if (path == "Error/Region") error.region = value;
     });
     return problem.empty() ? error : S3Error{};

@@ -28,7 +28,7 @@ struct S3Error {
     std::string code, message, region;  // each "" if it is not there
 };
 
-// Accepts any text: what is no error of S3 has neither code nor message.
+// Accepts any text: what is no error of S3 or STS has neither code nor message.
 S3Error parse_s3_error(std::string_view text);
 
 }  // namespace hocket::cache

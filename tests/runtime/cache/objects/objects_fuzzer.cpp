@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "runtime/base/error.hpp"
-#include "runtime/cache/objects/credentials.hpp"
 #include "runtime/cache/objects/keys.hpp"
 #include "runtime/cache/objects/listing.hpp"
+#include "runtime/cache/objects/profiles.hpp"
 #include "runtime/cache/objects/redaction.hpp"
 #include "runtime/cache/objects/url.hpp"
 
@@ -116,9 +116,9 @@ void read_xml(std::string_view text) {
 }
 
 void read_keys(std::string_view text) {
-    for (const auto parse : {parse_keys_json, parse_keys_xml}) {
+    for (const char* action : {"", "AssumeRole", "AssumeRoleWithWebIdentity"}) {
         try {
-            const Keys keys = parse(text);
+            const Keys keys = *action == '\0' ? parse_keys_json(text) : parse_keys_xml(text, action);
             require(!keys.id.empty() && !keys.secret.empty());
             for (const std::string& part : {keys.id, keys.secret, keys.token})
                 require(is_printable(part) && part.find(' ') == std::string::npos);

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -20,6 +21,7 @@
 #include "runtime/cache/objects/key_command.hpp"
 #include "runtime/cache/objects/keys.hpp"
 #include "runtime/cache/objects/listing.hpp"
+#include "runtime/cache/objects/profiles.hpp"
 #include "runtime/cache/objects/site.hpp"
 #include "runtime/cache/objects/transfers.hpp"
 #include "runtime/cache/objects/url.hpp"
@@ -183,13 +185,13 @@ TEST_CASE("the command of a profile comes after its keys, and before services") 
     CHECK(find_s3_settings(environment_of(values)).keys->id == "i");
     values["AWS_PROFILE"] = "p";
     CHECK_THROWS_WITH(find_s3_settings(environment_of(values)),
-                      Contains("nor one with a credential_process"));
+                      Contains("nor one with a role_arn or a credential_process"));
 }
 
-TEST_CASE("the profile in use is refused if its keys are those of a role or a login, named or not") {
+TEST_CASE("the profile in use is refused if its keys are those of a login, named or not") {
     const test::TemporaryFolder folder;
     const std::string config = folder.path() + "/config";
-    for (const char* line : {"role_arn = r", "sso_session = s", "sso_start_url = u"})
+    for (const char* line : {"sso_session = s", "sso_start_url = u"})
         for (const char* name : {"default", "p"}) {
             std::ofstream(config) << "[default]\n" << line << "\n[profile p]\n" << line << "\n";
             std::map<std::string, std::string> values{{"HOME", "/nonexistent"}, {"AWS_CONFIG_FILE", config}};
@@ -199,6 +201,85 @@ TEST_CASE("the profile in use is refused if its keys are those of a role or a lo
             values["AWS_ACCESS_KEY_ID"] = values["AWS_SECRET_ACCESS_KEY"] = "k";
             CHECK(find_s3_settings(environment_of(values)).keys);
         }
+}
+
+TEST_CASE("a role of the profile comes after keys of the environment, and before all else") {
+    const test::TemporaryFolder folder;
+    const std::string config = folder.path() + "/config", credentials = folder.path() + "/credentials";
+    std::map<std::string, std::string> values{
+        {"AWS_CONFIG_FILE", config},           {"AWS_SHARED_CREDENTIALS_FILE", credentials},
+        {"AWS_WEB_IDENTITY_TOKEN_FILE", "/t"}, {"AWS_ROLE_ARN", "of a pod"},
+        {"AWS_EC2_METADATA_DISABLED", "true"}, {"AWS_REGION", "eu-1"}};
+    std::ofstream(credentials) << "[default]\naws_access_key_id = i\naws_secret_access_key = s\n";
+    const auto settings_with = [&](const std::string& text) {
+        std::ofstream(config) << text;
+        return find_s3_settings(environment_of(values));
+    };
+    CHECK(settings_with("").service->role == "of a pod");
+    const KeyService role =
+        *settings_with(
+             "[default]\nrole_arn = r\nsource_profile = default\nexternal_id = e\nduration_seconds = 900\n")
+             .service;
+    CHECK(role.kind == KeyService::Kind::role);
+    CHECK(role.url == "https://sts.eu-1.amazonaws.com");
+    CHECK(role.source_keys->id == "i");
+    CHECK((role.role + role.session + role.external_id + role.duration) == "rhockete900");
+    const KeyService chain = *settings_with(
+                                  "[default]\nrole_arn = r\nsource_profile = a\n[profile a]\nrole_arn = "
+                                  "q\nsource_profile = b\n[profile b]\ncredential_process = x\n")
+                                  .service;
+    CHECK(chain.source->role == "q");
+    CHECK(chain.source->source->kind == KeyService::Kind::process);
+    const KeyService token = *settings_with(
+                                  "[default]\nrole_arn = r\nsource_profile = a\n[profile a]\nrole_arn = "
+                                  "q\nweb_identity_token_file = /u\n")
+                                  .service;
+    CHECK(token.source->kind == KeyService::Kind::web_identity);
+    CHECK(token.source->token_file == "/u");
+    values["AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"] = "/x";
+    CHECK(
+        settings_with("[default]\nrole_arn = r\ncredential_source = EcsContainer\n").service->source->kind ==
+        KeyService::Kind::container);
+    values["AWS_ACCESS_KEY_ID"] = values["AWS_SECRET_ACCESS_KEY"] = "k";
+    CHECK(settings_with("[default]\nrole_arn = r\nsource_profile = default\n").keys);
+}
+
+TEST_CASE("the keys of a profile stand in either file, and its token in its settings") {
+    const test::TemporaryFolder folder;
+    const std::string config = folder.path() + "/config";
+    std::map<std::string, std::string> values{{"HOME", "/nonexistent"}, {"AWS_CONFIG_FILE", config}};
+    std::ofstream(config) << "[default]\naws_access_key_id = i\naws_secret_access_key = s\n"
+                             "[profile p]\nrole_arn = r\nweb_identity_token_file = /t\n";
+    CHECK(find_s3_settings(environment_of(values)).keys->id == "i");
+    values["AWS_PROFILE"] = "p";
+    CHECK(find_s3_settings(environment_of(values)).service->token_file == "/t");
+}
+
+TEST_CASE("roles that cannot be asked for are refused with their profile") {
+    const test::TemporaryFolder folder;
+    const std::string config = folder.path() + "/config";
+    std::map<std::string, std::string> values{
+        {"HOME", "/nonexistent"}, {"AWS_CONFIG_FILE", config}, {"AWS_EC2_METADATA_DISABLED", "true"}};
+    const std::vector<std::array<std::string, 2>> cases{
+        {"", "profile default has a role_arn, and neither source_profile nor credential_source"},
+        {"source_profile = a\ncredential_source = Environment\n", "both source_profile and"},
+        {"source_profile = a\nmfa_serial = m\n", "export-credentials --profile default --format env"},
+        {"source_profile = a\nduration_seconds = 899\n",
+         "duration_seconds 899; it is a number from 900 to 43200"},
+        {"source_profile = a\nduration_seconds = long\n", "duration_seconds long"},
+        {"source_profile = none\n", "profile none is the source_profile of default, and has no keys"},
+        {"source_profile = default\n", "is asked for by its own"},
+        {"source_profile = a\n[profile a]\nrole_arn = q\nsource_profile = default\n",
+         "profile default is the source_profile of a role that is asked for by its own"},
+        {"source_profile = a\n[profile a]\nsso_session = s\n", "export-credentials --profile a"},
+        {"credential_source = Environment\n", "AWS_ACCESS_KEY_ID is not set"},
+        {"credential_source = EcsContainer\n", "are not set"},
+        {"credential_source = Ec2InstanceMetadata\n", "AWS_EC2_METADATA_DISABLED is true"},
+        {"credential_source = Elsewhere\n", "credential_source Elsewhere; it is Environment"}};
+    for (const auto& [lines, words] : cases) {
+        std::ofstream(config) << "[default]\nrole_arn = r\n" << lines;
+        CHECK_THROWS_WITH(find_s3_settings(environment_of(values)), Contains(words));
+    }
 }
 
 TEST_CASE("a command that gives keys ends with its shell, whatever becomes of its output") {
@@ -386,6 +467,8 @@ TEST_CASE("arbitrary addresses, credentials and lists are read or refused") {
         "[default]\nregion = x\nk=1\n\n# c\n[a]\nk = 2 ; 3\n",
         "<Error><Code>A</Code><Message>m</Message></Error>",
         R"({"AccessKeyId": "A", "SecretAccessKey": "s", "Token": "t", "Expiration": "2026-11-29T06:07:08Z"})",
+        "<AssumeRoleResponse><AssumeRoleResult><Credentials><AccessKeyId>A</AccessKeyId>"
+        "<SecretAccessKey>s</SecretAccessKey></Credentials></AssumeRoleResult></AssumeRoleResponse>",
         "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>A</"
         "AccessKeyId>"
         "<SecretAccessKey>s</SecretAccessKey></Credentials></AssumeRoleWithWebIdentityResult></"
