@@ -71,7 +71,9 @@ class KeyServer(contextlib.AbstractContextManager):
         key_id, token = f"ASIAGIVEN{self.given:012}", f"session {self.given}".replace(" ", "/")
         end = int(time.time() + self.lifetime_s)  # of whole seconds, as services say it
         self.objects.keys[key_id] = (SECRET, token)
-        threading.Timer(end - time.time(), self.objects.expired.add, [key_id]).start()
+        expiry = threading.Timer(end - time.time(), self.objects.expired.add, [key_id])
+        expiry.daemon = True  # no test waits at its end for keys to expire
+        expiry.start()
         until = datetime.datetime.fromtimestamp(end, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         return {"Code": "Success", "AccessKeyId": key_id, "SecretAccessKey": SECRET, "Token": token, "Expiration": until}
 
