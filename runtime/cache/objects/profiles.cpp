@@ -39,7 +39,7 @@ std::string section_of_settings(const std::string& profile) {
 std::optional<Keys> keys_in(const std::string& file, const std::string& section, std::string origin) {
     const auto value = [&](const char* name) { return profile_value(file, section, name); };
     const auto id = value("aws_access_key_id"), secret = value("aws_secret_access_key");
-    if (!id || !secret) return std::nullopt;
+    if (id.value_or("").empty() || secret.value_or("").empty()) return std::nullopt;
     return Keys{*id, *secret, value("aws_session_token").value_or(""), std::move(origin)};
 }
 

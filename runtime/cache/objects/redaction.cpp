@@ -82,9 +82,11 @@ std::vector<std::string> secrets_of(const Url& url) {
 
 std::string redacted(std::string text, const std::vector<std::string>& secrets) {
     constexpr std::string_view dots = "...";
-    for (const std::string& secret : secrets)
+    for (const std::string& secret : secrets) {
+        if (secret.empty()) continue;  // it would be found everywhere
         for (std::size_t at = 0; (at = text.find(secret, at)) != std::string::npos; at += dots.size())
             text.replace(at, secret.size(), dots);
+    }
     return text;
 }
 

@@ -44,6 +44,7 @@ void read_url(std::string_view text) {
         require(url.query.empty() || url.is_s3() || url.shown().find('?') == std::string::npos);
         const std::vector<std::string> secrets = secrets_of(url);
         const std::string shown = redacted(url.whole(), secrets);
+        require(redacted(url.whole(), {""}) == url.whole());
         for (const std::string& secret : secrets)
             require(secret.find('.') != std::string::npos || shown.find(secret) == std::string::npos);
         ++accepted_urls;
