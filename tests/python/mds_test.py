@@ -19,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
+import tracemalloc
 import unittest
 import warnings
 
@@ -238,6 +240,11 @@ class Local(Case):
             self.assertEqual(expand("x", compress(plain[:9]) + compress(plain[9:]), len(plain)), plain)
             self.refused(hocket.InvalidArgumentError, "x has more than 599999 bytes", lambda: expand("x", compress(plain), len(plain) - 1))
             self.refused(hocket.InvalidArgumentError, "x begins with", lambda: expand("x", compress(plain) + b"more", len(plain)))
+            large = compress(bytes(100 << 20))
+            tracemalloc.start()
+            self.refused(hocket.InvalidArgumentError, "x has more than 1000 bytes", lambda: expand("x", large, 1000))
+            self.assertLess(tracemalloc.get_traced_memory()[1], 32 << 20)
+            tracemalloc.stop()
 
     def test_uncompressed_among_them(self):
         made = Made(shards=2)
@@ -333,6 +340,25 @@ class Keeping(unittest.TestCase):
         self.assertEqual(problems, [])
         self.assertLessEqual(kept.most_bytes, 100)
         self.assertGreater(kept.loads, 20)
+
+    def test_loaded_once(self):
+        """Those who wait for a unit get it, though others want its room: each is loaded once."""
+        def load(number):
+            time.sleep(0.05)
+            return [number], 10
+
+        kept = Kept(10, load, str, 60)
+
+        def use(number):
+            with kept.lend(number, 10) as unit:
+                self.assertEqual(unit, [number])
+
+        threads = [threading.Thread(target=use, args=(number % 2,)) for number in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(kept.loads, 2)
 
     def test_patience(self):
         kept = Kept(10, lambda number: ([number], 10), "unit {}".format, 0.05)

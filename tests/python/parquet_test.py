@@ -191,6 +191,30 @@ class Local(Case):
             self.refused(hocket.IOError, "part-1.parquet has changed since the source was opened", lambda: source(70))
             self.assertNotEqual(Rows(folder).dataset, source.dataset)
 
+    def test_hidden_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("a/part.parquet", "_log/part.parquet", "a/.copies/part.parquet", "a/_part.parquet"):
+                os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+                write(folder, {name: bytes_of(rows_of(7))})
+            source = Rows(folder)
+            self.assertEqual((len(source), source.find("a/part.parquet/6")), (7, 6))
+            self.assertEqual(len(Rows(folder, files=["_log/part.parquet", "a/part.parquet"])), 14)
+
+    def test_views(self):
+        """A row of a view would carry the values of all rows."""
+        if not hasattr(pa, "string_view"):
+            self.skipTest("this pyarrow has no views")
+        texts = [f"a text that is too long to lie in a view by itself, {number}" for number in range(1000)]
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "a.parquet")
+            try:
+                pq.write_table(pa.table({"text": pa.array(texts).cast(pa.string_view())}), path)
+            except pa.ArrowNotImplementedError:
+                self.skipTest("this pyarrow writes no views")
+            source = Rows(path)
+            self.assertEqual(source.reader(source(7)), {"text": texts[7]})
+            self.assertLess(len(memoryview(source(7))), 1000)
+
     def test_bounded(self):
         rows = rows_of(600)
         with tempfile.TemporaryDirectory() as folder:
@@ -296,6 +320,10 @@ class ByUrl(Case):
             few = Rows(f"{server.url}/data", columns=["number"], source_index=path)
             self.assertEqual([few.reader(few(key))["number"] for key in (0, 299)], [0, 299])
             self.assertLess(len(server.requests) - asked, 8, "the pieces with other columns are not fetched")
+            other = self.index(os.path.join(folder, ".."), f"{server.url}/data/part-0.parquet")
+            self.assertNotEqual(Rows(f"{server.url}/data", files=["part-0.parquet"], source_index=other).dataset,
+                                Rows(f"{server.url}/data", files=["part-0.parquet"], source_index=path).dataset)
+            os.remove(other)
             server.objects = {name: data[:len(data) // 2] + b"!" + data[len(data) // 2 + 1:] for name, data in objects.items()}
             changed = Rows(f"{server.url}/data", columns=["blob"], source_index=path)
             self.refused(hocket.Error, "part-0.parquet", lambda: [changed(key) for key in range(150)])

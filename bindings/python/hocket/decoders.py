@@ -29,33 +29,47 @@ def decompress(key: int, encoded: Any) -> bytes:
     return found[0] if len(found) == 1 else b"".join(found)
 
 
-_PIECE = 1 << 16  # of compressed bytes: what it becomes is looked at before the next one
+_ZLIB = type(zlib.decompressobj())
+_PIECE = 1 << 16  # of compressed bytes
+_SMALL_PIECE = 512  # for a library that cannot be told how much to make: at most some 16 MiB come of it
 
 
 def expand(what: str, data: Any, size: int) -> bytearray:
-    """Returns what data was before it was compressed, which has `size` bytes; no more than a piece above that is ever made.
-    what: names it in errors."""
+    """Returns what data was before it was compressed, which has `size` bytes. What makes more is refused before it is made, but for
+    what a small piece becomes. what: names it in errors."""
     rest, made, filled = memoryview(data).cast("B"), bytearray(size), 0
     while len(rest) > 0:
         name, one = _decompressor(what, rest)
         while not one.eof:
-            if len(rest) == 0:
-                raise invalid(f"{what} cannot be decompressed by {name}: it is cut off")
-            piece, rest = rest[:_PIECE], rest[_PIECE:]
             try:
-                more = one.decompress(piece)
+                more, rest = _next(one, rest, size - filled + 1)
+            except EOFError:
+                raise invalid(f"{what} cannot be decompressed by {name}: it is cut off") from None
             except Exception as error:  # each library has one of its own
                 raise invalid(f"{what} cannot be decompressed by {name}: {error}") from error
             if filled + len(more) > size:
                 raise invalid(f"{what} has more than {size} bytes when it is decompressed, which it should have")
             made[filled:filled + len(more)] = more
             filled += len(more)
-            if one.eof:  # another piece may follow, compressed by itself
-                left = len(one.unused_data or b"")
-                rest = memoryview(data).cast("B")[len(data) - len(rest) - left:]
+        # Another piece may follow, compressed by itself.
+        left = len(one.unused_data or b"")
+        rest = memoryview(data).cast("B")[len(data) - len(rest) - left:]
     if filled < size:
         raise invalid(f"{what} has {filled} bytes when it is decompressed, and should have {size}")
     return made
+
+
+def _next(one: Any, rest: memoryview, most: int) -> tuple[bytes, memoryview]:
+    """Returns the next bytes, at most `most` of them where the library can, and the rest of what is compressed. Raises EOFError at
+    the end of that."""
+    waiting = one.unconsumed_tail if isinstance(one, _ZLIB) else b""  # the others keep what waits
+    if waiting or not getattr(one, "needs_input", True):
+        return one.decompress(waiting, most), rest
+    if len(rest) == 0:
+        raise EOFError
+    is_bounded = isinstance(one, _ZLIB) or hasattr(one, "needs_input")
+    piece = _PIECE if is_bounded else _SMALL_PIECE
+    return one.decompress(rest[:piece], *([most] if is_bounded else [])), rest[piece:]
 
 
 def _decompressor(what: str, data: memoryview) -> tuple[str, Any]:

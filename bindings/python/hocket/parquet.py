@@ -4,6 +4,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import threading
 from bisect import bisect_right
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ except ImportError as missing:
     raise ModuleNotFoundError(f"hocket.parquet needs the package pyarrow ({missing}): pip install pyarrow, or hocket[parquet]",
                               name="pyarrow") from missing
 
+_LARGEST_PIECE = 1 << 20  # of those that hocket-cache index makes
 _PIECES_AT_ONCE = 32  # of an object: so many requests are in flight for one reader
 _FILES_AT_ONCE = 16
 _MARK = b"PAR1"
@@ -33,11 +35,11 @@ _LEAST_MEMORY = 128 << 20  # for pieces of objects on their way
 
 
 class _Pieces(io.RawIOBase):
-    """An object that an index cuts into pieces of one size, as a file. Not thread-safe."""
+    """An object that an index cuts into pieces of one size, as a file. turns: of those who read pieces at once. Not thread-safe."""
 
-    def __init__(self, cache: Cache, keys: Sequence[int]) -> None:
+    def __init__(self, cache: Cache, keys: Sequence[int], turns: threading.BoundedSemaphore) -> None:
         super().__init__()
-        self._cache, self._keys, self._place = cache, keys, 0
+        self._cache, self._keys, self._turns, self._place = cache, keys, turns, 0
         self._piece = len(cache[keys[0]])
         self._size = (len(keys) - 1) * self._piece + len(cache[keys[-1]])
 
@@ -60,14 +62,18 @@ class _Pieces(io.RawIOBase):
         first = begin // self._piece
         last = -(-end // self._piece)  # the first piece behind
         for number in range(first, last, _PIECES_AT_ONCE):
-            pieces = self._cache.get_batch(self._keys[number:min(number + _PIECES_AT_ONCE, last)])
-            for place, piece in enumerate(pieces, number):
-                begins = place * self._piece
-                part = piece[max(begin - begins, 0):end - begins]
-                at = max(begin, begins) - begin
-                to[at:at + len(part)] = memoryview(part)
+            with self._turns:
+                self._copy(to, number, self._cache.get_batch(self._keys[number:min(number + _PIECES_AT_ONCE, last)]), begin, end)
         self._place = max(end, begin)
         return max(end - begin, 0)
+
+    def _copy(self, to: memoryview, first: int, pieces: Sequence[Any], begin: int, end: int) -> None:
+        """Copies what lies in pieces from the first on. They are lent, and given back when this ends."""
+        for place, piece in enumerate(pieces, first):
+            begins = place * self._piece
+            part = piece[max(begin - begins, 0):end - begins]
+            at = max(begin, begins) - begin
+            to[at:at + len(part)] = memoryview(part)
 
 
 class _File(NamedTuple):
@@ -138,6 +144,8 @@ class Rows(Units):
             folder, name = os.path.split(folder)
             files = [name]
         self._stored = Stored(folder or ".", source_index, max(size_of(kept, "kept"), _LEAST_MEMORY), timeout)
+        # Several batches of pieces must fit beside each other: each waits for all of its pieces, and holds those it has.
+        self._turns = threading.BoundedSemaphore(max(self._stored.memory // (2 * _PIECES_AT_ONCE * _LARGEST_PIECE), 1))
         self._pieces: dict[str, list[int]] = {}  # by name: the keys of an object's pieces
         self._columns, self._value = [values] if values else columns, values
         self._files = self._opened(self._listed() if files is None else self._found(files))
@@ -168,10 +176,11 @@ class Rows(Units):
         """Returns the names of all files of the source."""
         if self._stored.cache is None:
             names = [os.path.relpath(os.path.join(folder, name), self._stored.source)
-                     for folder, _, inside in os.walk(self._stored.source) for name in inside if name.endswith(".parquet")]
+                     for folder, _, inside in os.walk(self._stored.source, onerror=_not_listed) for name in inside]
+            names = [name for name in names if name.endswith(".parquet") and not _is_hidden(name)]
         else:
             self._list_objects(self._stored.cache)
-            names = list(self._pieces)
+            names = [name for name in self._pieces if not _is_hidden(name)]
         if not names:
             raise error_of(lib.HKT_ERROR_NOT_FOUND, f"there are no files *.parquet in {self._stored.source}; check the name, or pass files=")
         return sorted(names, key=os.fsencode)
@@ -226,7 +235,7 @@ class Rows(Units):
         keys = self._pieces[name]
         if len(keys) == 1:
             return pa.BufferReader(pa.py_buffer(self._stored.cache[keys[0]]))
-        return io.BufferedReader(_Pieces(self._stored.cache, keys), 1 << 16)
+        return io.BufferedReader(_Pieces(self._stored.cache, keys, self._turns), 1 << 16)
 
     def _chosen(self, name: str, schema: Any) -> Any:
         """Returns the columns that were asked for, of plain types."""
@@ -281,6 +290,15 @@ class Rows(Units):
         raise error_of(lib.HKT_ERROR_NOT_FOUND, f"there is no row {name!r:.80}; names are those of files, with the number of a row: {self._files[0].name}/0")
 
 
+def _not_listed(error: OSError) -> None:
+    raise error_of(lib.HKT_ERROR_IO, f"the folder {error.filename} cannot be read: {error.strerror}; check that it may be read")
+
+
+def _is_hidden(name: str) -> bool:
+    """Returns True for files that are no data to other readers, either: their name, or a folder's, begins with "_" or "."."""
+    return any(part.startswith(("_", ".")) for part in name.split("/"))
+
+
 def _digest(file: Any) -> str:
     """Returns a digest of what the end of a file says of its columns. Raises OSError for what is no Parquet file."""
     size = file.seek(0, os.SEEK_END)
@@ -325,12 +343,20 @@ def _plain(kind: Any, name: str, column: str) -> Any:
     """Returns the type whose values a row can have by itself: a dictionary would go with every row."""
     if pa.types.is_dictionary(kind):
         return kind.value_type
+    for is_view, plain in _VIEWS:
+        if is_view(kind):
+            return plain()
     if isinstance(kind, pa.BaseExtensionType):
         return _plain(kind.storage_type, name, column)
     for inner in _within(kind):
         if not _plain(inner, name, column).equals(inner):
             raise invalid(f"the column {column} of {name} is {kind}, with {inner} inside: choose others by columns=, or write it of plain types")
     return kind
+
+
+# A row of a view would carry the values of all rows. By name, as pyarrow 15 has no tests for them.
+_VIEWS = [(getattr(pa.types, test), plain) for test, plain in (("is_string_view", pa.string), ("is_binary_view", pa.binary))
+          if hasattr(pa.types, test)]
 
 
 def _is_list(kind: Any) -> bool:

@@ -351,7 +351,7 @@ class SharedCache:
 
 
 def _pickled(options: dict[str, Any]) -> bytes:
-    for name in ("read", "decode"):
+    for name in ("source", "read", "decode"):
         if getattr(options.get(name), "__module__", None) == "__main__":
             raise invalid(f"{name} is defined in __main__, which the process of a shared cache does not have: put it into a module")
     try:

@@ -1,6 +1,7 @@
 """Samples that lie in larger units, which can be read only as a whole: compressed shards, row groups (docs/cache.md)."""
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import threading
@@ -28,11 +29,11 @@ def in_words(size: float) -> str:
 
 
 class _Unit:
-    """value: None while it is being loaded. users: those that have it lent, or load it."""
+    """value: None while it is being loaded. users: those that have it lent, load it, or wait for it. is_lost: loading failed."""
 
     def __init__(self, size: int) -> None:
         self.value: Any = None
-        self.size, self.users = size, 1
+        self.size, self.users, self.is_lost = size, 1, False
 
 
 class Kept:
@@ -43,6 +44,10 @@ class Kept:
 
     def __init__(self, most: int, load: Callable[[int], tuple[Any, int]], name: Callable[[int], str], patience_s: float) -> None:
         self._most, self._load, self._name, self._patience_s = most, load, name, patience_s
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
         self._changed = threading.Condition()
         self._units: OrderedDict[int, _Unit] = OrderedDict()  # the one that was used last is the last
         self._bytes = 0
@@ -60,22 +65,35 @@ class Kept:
                 self._changed.notify_all()
 
     def _take(self, number: int, expected: int) -> _Unit:
+        if os.getpid() != self._process:  # a forked child, which has none of the threads that load units
+            self._begin()
         until = time.monotonic() + self._patience_s
         with self._changed:
             while True:
                 unit = self._units.get(number)
-                if unit is not None and unit.value is not None:
-                    unit.users += 1
+                if unit is not None and self._await(unit, until):
                     self._units.move_to_end(number)
                     return unit
                 if unit is None and self._make_room(expected):
                     break
-                if not self._changed.wait(max(until - time.monotonic(), 0)) and time.monotonic() >= until:
-                    raise error_of(lib.HKT_ERROR_TIMEOUT, f"{self._name(number)} was not there within {self._patience_s:g} s: others were "
-                                   "loaded, and have all of kept; give a larger kept=, or a longer timeout=")
+                if unit is None:
+                    self._changed.wait(max(until - time.monotonic(), 0))
+                if time.monotonic() >= until:
+                    why = "others were loaded, and have all of kept; give a larger kept=" if unit is None else "another thread was loading it; give it fewer threads"
+                    raise error_of(lib.HKT_ERROR_TIMEOUT, f"{self._name(number)} was not there within {self._patience_s:g} s: {why}, or a "
+                                   "longer timeout=")
             unit = self._units[number] = _Unit(expected)
             self._count(expected)
         return self._fill(number, unit)
+
+    def _await(self, unit: _Unit, until: float) -> bool:
+        """Returns True once the unit is there, which is then this thread's, too: nobody drops a unit that threads wait for."""
+        unit.users += 1
+        while unit.value is None and not unit.is_lost and time.monotonic() < until:
+            self._changed.wait(max(until - time.monotonic(), 0))
+        if unit.value is None:
+            unit.users -= 1
+        return unit.value is not None
 
     def _fill(self, number: int, unit: _Unit) -> _Unit:
         try:
@@ -83,6 +101,7 @@ class Kept:
             self.check(size, self._name(number))
         except BaseException:
             with self._changed:
+                unit.is_lost = True
                 self._drop(number)
                 self._changed.notify_all()
             raise
@@ -121,13 +140,18 @@ class Stored:
     Thread-safe."""
 
     def __init__(self, source: str | os.PathLike[str], source_index: str | None, memory: int, timeout: float) -> None:
-        self.source = os.fspath(source)
+        self.source, self.memory, self._index = os.fspath(source), memory, ""
         self.cache: Cache | None = None
         if re.match("[a-z0-9]+://", self.source):
             # The units are kept elsewhere. What the environment says of caches is for that of the samples.
             self.cache = Cache(self.source, source_index=source_index, memory=memory, folder="", servers="", timeout=timeout)
+            if source_index is not None and os.path.isfile(source_index):
+                with open(source_index, "rb") as file:
+                    self._index = hashlib.sha256(file.read()).hexdigest()
         elif source_index is not None:
             raise invalid(f"source_index is for URLs, and the source {self.source} is a folder, whose files are read as they are")
+        else:
+            self.source = os.path.abspath(self.source)  # the program may go to another folder
 
     def path(self, name: str) -> str:
         """Returns the path of a file of the folder."""
@@ -136,9 +160,10 @@ class Stored:
         return os.path.join(self.source, name)
 
     def version(self, name: str) -> str:
-        """Returns what shows that a file has changed; "" for objects, whose changes their reads notice."""
+        """Returns what shows that a file has changed. Reads of objects notice that by themselves; for them it is the digest of
+        the index, so that what was kept of other objects is not taken for theirs, and "" without an index in a file."""
         if self.cache is not None:
-            return ""
+            return self._index
         try:
             facts = os.stat(self.path(name))
         except OSError as error:
