@@ -36,7 +36,7 @@ class Functions:
 
     def __init__(self, read: Any, decode: Any) -> None:
         self.read, self.decode = read, decode
-        self.count = len(read) if hasattr(read, "__len__") else 0  # 0: not known
+        self.count = len(read) if hasattr(type(read), "__len__") else 0  # 0: not known
         self.find = getattr(read, "find", None) if hasattr(read, "dataset") else None  # of a source of Python's
         self._raised: deque[tuple[int, BaseException]] = deque(maxlen=16)  # with the sample's key
 
