@@ -1013,7 +1013,7 @@ HKT_API hkt_status hkt_topk(const void* x, size_t count, hkt_type type, size_t k
                             const hkt_topk_options* options, void* values, uint32_t* indices,
                             size_t* selected, int32_t* non_finite);
 
-/* Sets *bytes to the workspace that such a call needs on a device: up to 24 bytes * k, count / 64 and 1 MiB.
+/* Sets *bytes to the workspace that such a call needs on a device: up to 24 bytes * k, count / 7 and 3 MiB.
  * Of the options, only the presence of a residual matters. A smaller k or count never needs more. Errors:
  * INVALID_ARGUMENT, DEVICE (there are no kernels for devices). */
 HKT_API hkt_status hkt_topk_workspace(size_t count, hkt_type type, size_t k, const hkt_topk_options* options,

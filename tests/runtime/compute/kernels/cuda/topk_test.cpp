@@ -243,6 +243,15 @@ TEST_CASE("the device selects what the draw decides among ties") {
     CHECK(choices.size() == 4);
 }
 
+TEST_CASE("a selection needs no more workspace than hocket.h says") {
+    for (const DataType type : {DataType::float32, DataType::bfloat16, DataType::float16})
+        for (std::uint64_t count = 1; count <= std::uint64_t{1} << 32; count *= 3)
+            for (std::uint64_t k = 0; k <= 2 * count; k = 2 * k + 1) {
+                INFO(k << " of " << count << " " << name_of(type));
+                CHECK(cuda::hocket_cuda_topk_workspace(type, count, k) <= 24 * k + count / 7 + (3 << 20));
+            }
+}
+
 TEST_CASE("the device refuses types without an order of magnitudes, and too small a workspace") {
     OnDevice<std::uint64_t> count_found(1);
     cuda::Selection selection{DataType::int32, nullptr,           0,      0, 0, {}, nullptr,
