@@ -51,7 +51,7 @@ TEST_CASE("plans that Hocket chooses for usual ranks that share memory come comp
     const std::set<std::string> keys = usual_keys();
     dsl::Planner planner;
     const auto check_all = [&](const char* topology, dsl::Rank ranks, dsl::Collective collective) {
-        for (unsigned bits = 2; bits <= 32; ++bits) {
+        for (unsigned bits = 2; bits <= 32; bits += test::in_long_form(1u, 3u)) {
             dsl::PlanRequest request{collective, "", topology, library, ranks};
             request.bytes = std::uint64_t{1} << bits;
             const bool in_turns = bits % 2 == 0 && !contract_of(collective).combines();
@@ -88,7 +88,7 @@ TEST_CASE("each code that comes with Hocket is as it is compiled now, and there 
     for (const jit::DeviceShape& shape : shapes) {
         const auto code = came.find(jit::key_of(shape));
         REQUIRE(code);
-        if (number++ % test::in_long_form(1, 9) == 0) CHECK(*code == compiler.ptx(shape));
+        if (number++ % test::in_long_form(1, 29) == 0) CHECK(*code == compiler.ptx(shape));
         codes[jit::key_of(shape)] = *code;
     }
     CHECK(read_text(came.path()) == jit::collection_text(codes));
@@ -104,7 +104,7 @@ TEST_CASE("usual plans without a compiler", "[.]") {
             if (root > 0 && !contract_of(plan.collective).has_root()) continue;
             for (const dsl::RankProgram& program : jit::programs_of(plan, root, library))
                 for (const auto& [type, op] : jit::usual_pairs(plan.collective)) {
-                    if (number++ % test::in_long_form(1, 5) != 0) continue;
+                    if (number++ % test::in_long_form(1, 23) != 0) continue;
                     INFO(program.schedule << " on " << plan.ranks << ", root " << root);
                     const auto shape = jit::device_shape_of(program, type, op, {});
                     const std::string text = jit::device_image(shape, 80, none, came).text;
