@@ -58,7 +58,7 @@ struct Options : transport::BootstrapOptions {
     std::chrono::milliseconds timeout{60000};         // HOCKET_TIMEOUT_MS: for joining, and for an operation
     bool shares_buffers = false;  // HOCKET_SHARE_BUFFERS: "on" or "off": private buffers that are used often
     bool cuda_ipc = true;         // HOCKET_CUDA_IPC: "on" or "off"
-    bool cuda_plans = false;      // HOCKET_CUDA_PLANS: "on" or "off": they run as kernels of devices
+    bool cuda_plans = false;      // HOCKET_CUDA_PLANS: "on" or "off": kernels of devices run plans
     std::string cuda_code;        // HOCKET_CUDA_CODE: the folder of kernels' code, "" for "off"
     std::uint64_t cuda_packets = jit::most_packet_bytes;  // HOCKET_CUDA_PACKETS: 0 to that
     bool cuda_launches_block = false;                     // CUDA_LAUNCH_BLOCKING, of CUDA
