@@ -79,9 +79,8 @@ class Kept:
                 if unit is None:
                     self._changed.wait(max(until - time.monotonic(), 0))
                 if time.monotonic() >= until:
-                    why = "others were loaded, and have all of kept; give a larger kept=" if unit is None else "another thread was loading it; give it fewer threads"
-                    raise error_of(lib.HKT_ERROR_TIMEOUT, f"{self._name(number)} was not there within {self._patience_s:g} s: {why}, or a "
-                                   "longer timeout=")
+                    why = "others were loaded, and have all of kept; give a larger kept=, or" if unit is None else "another thread is loading it; give"
+                    raise error_of(lib.HKT_ERROR_TIMEOUT, f"{self._name(number)} was not there within {self._patience_s:g} s: {why} a longer timeout=")
             unit = self._units[number] = _Unit(expected)
             self._count(expected)
         return self._fill(number, unit)
@@ -89,11 +88,15 @@ class Kept:
     def _await(self, unit: _Unit, until: float) -> bool:
         """Returns True once the unit is there, which is then this thread's, too: nobody drops a unit that threads wait for."""
         unit.users += 1
-        while unit.value is None and not unit.is_lost and time.monotonic() < until:
-            self._changed.wait(max(until - time.monotonic(), 0))
-        if unit.value is None:
-            unit.users -= 1
-        return unit.value is not None
+        is_there = False
+        try:
+            while unit.value is None and not unit.is_lost and time.monotonic() < until:
+                self._changed.wait(max(until - time.monotonic(), 0))
+            is_there = unit.value is not None
+        finally:  # also where a signal's handler raises
+            if not is_there:
+                unit.users -= 1
+        return is_there
 
     def _fill(self, number: int, unit: _Unit) -> _Unit:
         try:
