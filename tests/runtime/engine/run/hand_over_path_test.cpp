@@ -48,15 +48,18 @@ TEST_CASE("another path is taken when ranks move to cores that share other cache
 }
 
 TEST_CASE("a tile that was interrupted decides nothing, nor do sizes") {
-    HandOverPath path;
-    for (int i = 0; i < 32; ++i) {
-        const HandOverPath::Choice choice = path.next(bytes, static_cast<std::uint64_t>(i), 0);
-        const int times = i % 3 == 0 ? 512 : 1;  // large tiles among small ones
-        std::chrono::nanoseconds busy = (choice.path == Path::cache ? 8us : 4us) * times;
-        if (i == 13) busy += 200ms;
-        if (choice.is_timed) path.note(choice, bytes * static_cast<std::uint64_t>(times), busy);
+    for (int interrupted = 0; interrupted < 32; ++interrupted) {
+        CAPTURE(interrupted);
+        HandOverPath path;
+        for (int i = 0; i < 32; ++i) {
+            const HandOverPath::Choice choice = path.next(bytes, static_cast<std::uint64_t>(i), 0);
+            const int times = i % 3 == 0 ? 512 : 1;  // large tiles among small ones
+            std::chrono::nanoseconds busy = (choice.path == Path::cache ? 8us : 4us) * times;
+            if (i == interrupted) busy += 200ms;
+            if (choice.is_timed) path.note(choice, bytes * static_cast<std::uint64_t>(times), busy);
+        }
+        CHECK(path.best() == Path::memory);
     }
-    CHECK(path.best() == Path::memory);
 }
 
 TEST_CASE("a path is timed only where it has left the lines itself") {
