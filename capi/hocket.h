@@ -514,8 +514,8 @@ HKT_API hkt_status hkt_mem_is_shared(hkt_comm* comm, const void* memory, size_t 
  * their buffers, and a call returns when the start is on its stream, with or without a request; a failure
  * comes with a later call.
  * Alignment, count and the in-place forms are as for memory of the host. The kernels (hkt_topk and those
- * below it) calculate on the device: see "Kernels on devices". Further buffers of hkt_plan_start_with are
- * memory of the host only: INVALID_ARGUMENT names the argument.
+ * below it) calculate on the device: see "Kernels on devices". Schedules that compute do so on the host:
+ * send, recv and the further buffers of hkt_plan_start_with may each be on a device, whose data are copied.
  *
  * Order: a start reads its buffers after all work that was on its stream when the function was called. When a
  * blocking call, hkt_wait or hkt_test has returned HKT_SUCCESS, the copies to recv may still be under way,
@@ -859,7 +859,8 @@ typedef struct hkt_start_options {
  * must not touch the tensors of recv, even if a callback or an eventfd has announced the end of the
  * operation. If the tensors of send and those of recv are contiguous (views of one bucket), the operation
  * works on them directly, without copies. The same holds for each of buffers, which may lie in recv, too.
- * Other ranks may pass whole buffers. Lists are in host memory. */
+ * Other ranks may pass whole buffers. The lists themselves are in host memory, and so are tensors that are
+ * copied: INVALID_ARGUMENT names one that is not. */
 
 /* As hkt_plan_start, with the arguments that the schedule needs; options may be null. Errors: as
  * hkt_plan_start; INVALID_ARGUMENT also for more or fewer parameters or buffers than the schedule takes, for

@@ -112,14 +112,12 @@ std::optional<OnDevice> find_device(const char* function, const std::vector<Rang
         fmt::format("{} with {} ({}) on device {}", function, first->words(), first->begin, all->device)};
 }
 
-void refuse_device(const char* function, const std::string& name, const void* memory) {
+void refuse_device(const char* function, const std::string& name, const void* memory, const char* advice) {
     const device::Driver* driver = device::find_driver();
     if (driver == nullptr) return;
     if (const auto place = device::place_of(*driver, memory, name.c_str()))
-        refuse(
-            fmt::format("{}: {} ({}) is memory of device {}, and is read on the host: copy it to the "
-                        "host first",
-                        function, name, memory, place->device));
+        refuse(fmt::format("{}: {} ({}) is memory of device {}, and is read on the host: {}", function, name,
+                           memory, place->device, advice));
 }
 
 std::string Range::words() const {

@@ -27,7 +27,8 @@ struct Range {
 };
 
 // Throws Error(invalid_argument) if `memory`, called `name` in the text, belongs to a device.
-void refuse_device(const char* function, const std::string& name, const void* memory);
+void refuse_device(const char* function, const std::string& name, const void* memory,
+                   const char* advice = "copy it to the host first");
 
 // The device that the memory of a call is on.
 struct OnDevice {

@@ -68,7 +68,6 @@ void check_further_buffer(hkt_plan& plan, std::size_t index, const void* buffer,
             fmt::format("hkt_plan_start_with: buffers[{}] overlaps recv, which is written while the "
                         "buffer is still read: give recv memory of its own",
                         index));
-    capi::refuse_device("hkt_plan_start_with", fmt::format("buffers[{}]", index), buffer);
 }
 
 // Calls the action on the state for starts with this count, while no operation is in flight.

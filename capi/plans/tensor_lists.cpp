@@ -114,10 +114,8 @@ struct Lists {
     void check() const {
         for (const List& list : all) {
             if (&list == recv) check_ranges(function, list.ranges(), {});
-            for (const Range& range : list.ranges()) {
-                if (&list != recv) check_ranges(function, {}, {range});
-                if (range.count > 0) refuse_device(function, range.words(), range.begin);
-            }
+            if (&list == recv) continue;
+            for (const Range& range : list.ranges()) check_ranges(function, {}, {range});
         }
     }
 };
@@ -132,13 +130,41 @@ bool lie_together(const Lists& lists) {
            !Stretch{from, lists.send->all_bytes()}.overlaps({to, lists.recv->all_bytes()});
 }
 
+// Returns true if the engine may read the list where it is: it is contiguous, and no result is written there.
+bool may_stay(const List& given, const Stretch& written) {
+    return given.place() && !Stretch{given.place(), given.all_bytes()}.overlaps(written);
+}
+
+// Returns the results' place in the caller's memory; nothing if they come from staging memory.
+Stretch written_in_place(const Lists& lists) {
+    if (!lists.recv || !lie_together(lists)) return {nullptr, 0};
+    return {lists.recv->place(), lists.recv->all_bytes()};
+}
+
+// The host gathers what does not lie together. Throws Error(invalid_argument) for such tensors on a device.
+void check_places(const Lists& lists) {
+    const auto check = [](const List* list) {
+        if (!list) return;
+        for (const Range& range : list->ranges())
+            if (range.count > 0)
+                refuse_device(function, range.words(), range.begin,
+                              "let the tensors of the list lie one after another, as views of one buffer "
+                              "that recv does not overlap, or copy them to the host first");
+    };
+    if (!lie_together(lists)) {
+        check(lists.send);
+        check(lists.recv);
+    }
+    for (const List* list : lists.given)
+        if (!may_stay(*list, written_in_place(lists))) check(list);
+}
+
 StartBuffers gather_lists(hkt_plan& plan, const Lists& lists) {
     auto gathered = std::make_unique<engine::GatheredTensors>(plan.gather_memory);
     StartBuffers start{nullptr, nullptr, {}};
-    Stretch written{nullptr, 0};
+    const Stretch written = written_in_place(lists);
     if (lie_together(lists)) {
         if (lists.send) start.send = lists.send->place();
-        if (lists.recv) written = {lists.recv->place(), lists.recv->all_bytes()};
         start.recv = const_cast<std::byte*>(written.begin);
     } else {
         // In place: one range of memory holds both the input and the results.
@@ -153,10 +179,8 @@ StartBuffers gather_lists(hkt_plan& plan, const Lists& lists) {
         }
     }
     for (const List* list : lists.given) {
-        const std::byte* const place = list->place();
-        const bool may_stay = place && !Stretch{place, list->all_bytes()}.overlaps(written);
-        start.given.push_back(place);
-        if (may_stay) continue;
+        start.given.push_back(list->place());
+        if (may_stay(*list, written)) continue;
         std::byte* const room = gathered->room_for(list->bytes());
         engine::GatheredTensors::copy_into(room, list->tensors(), list->bytes());
         start.given.back() = room;
@@ -171,6 +195,7 @@ StartBuffers gather(hkt_plan& plan, const StartBuffers& buffers, std::size_t ten
     const engine::Plan& made = *plan.comm->engine->plans().plan_for(*plan.plans, count).plan;
     check_plan(plan, made, tensors, count);
     const Lists lists(plan, made, buffers);
+    check_places(lists);
     // Nothing is copied for a start that is going to fail.
     if (const auto failure = plan.comm->engine->progress().failure())
         throw Error(failure->status, failure->text);

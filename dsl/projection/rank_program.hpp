@@ -315,6 +315,8 @@ struct RankProgram {
     AreaId first_kept() const { return first_scratch() + static_cast<AreaId>(scratch.size()); }
     AreaId first_shifted() const { return first_kept() + kept; }
     std::size_t areas() const { return first_shifted() + shifted.size(); }
+    // Returns true for the area of a state, or of a buffer that the caller gives besides x.
+    bool keeps(AreaId area) const { return area >= first_kept() && area < first_shifted(); }
     // Returns the area in whose memory an area lies.
     AreaId memory_of(AreaId area) const {
         return area < first_shifted() ? area : shifted[area - first_shifted()].of;

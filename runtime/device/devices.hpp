@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/device/by_host.hpp"
 #include "runtime/device/driver.hpp"
@@ -81,6 +82,7 @@ struct Buffers {
     Devices& devices;
     std::optional<Place> send, recv;
     Stream stream;  // the calling thread's
+    std::vector<std::optional<Place>> further = {};  // of a plan that computes; empty: all are on the host
 };
 
 }  // namespace hocket::device

@@ -21,15 +21,35 @@ std::uint64_t StagedBuffer::bytes() const {
 }
 
 std::unique_ptr<Staging> Staging::begin(const Buffers& buffers, std::optional<StagedBuffer> input,
-                                        std::optional<StagedBuffer> output) {
+                                        std::optional<StagedBuffer> output,
+                                        std::vector<StagedBuffer> further) {
     std::unique_ptr<Staging> staging(new Staging(buffers));
     const std::uint64_t input_bytes = input ? input->bytes() : 0, output_bytes = output ? output->bytes() : 0;
+    staging->further_.resize(further.size());
+    staging->loans_.reserve(2 + further.size());
     if (input_bytes > 0) staging->take(staging->input_, buffers.devices, *input, "to the host");
     if (output_bytes > 0) staging->take(staging->output_, buffers.devices, *output, "from the host");
     staging->take_memory(input_bytes, output_bytes);
-    staging->follow_stream();
-    if (input_bytes > 0) staging->copy_input();
+    for (std::size_t i = 0; i < further.size(); ++i) {
+        Side& side = staging->further_[i];
+        const std::uint64_t bytes = further[i].bytes();
+        staging->take(side, buffers.devices, further[i], "to the host");
+        side.host = staging->take_block(side, bytes);
+    }
+    if (output_bytes > 0) staging->follow_stream(staging->output_);
+    staging->for_inputs([&](Side& side) {
+        staging->follow_stream(side);
+        staging->copy_input(side);
+    });
     return staging;
+}
+
+// Calls call(side) for each input that is staged.
+template <typename Call>
+void Staging::for_inputs(Call call) {
+    if (input_.is_staged()) call(input_);
+    for (Side& side : further_)
+        if (side.is_staged()) call(side);
 }
 
 Staging::~Staging() {
@@ -39,10 +59,15 @@ Staging::~Staging() {
         if (is_waiting() || has_copied_output_) hand_over();
     } catch (...) {
     }
-    if (is_waiting()) loan_of(input_.host).is_lost = true;
-    for (std::size_t i = come_; i < chunks_.size(); ++i) input_.queues->give_back(chunks_[i].come);
-    for (const Side* side : {&input_, &output_})
-        if (side->copies) side->queues->give_back(side->copies);
+    const auto give_back = [&](Side& side) {
+        if (side.is_waiting()) loan_of(side.host).is_lost = true;
+        for (std::size_t i = side.come; i < side.chunks.size(); ++i)
+            side.queues->give_back(side.chunks[i].come);
+        if (side.copies) side.queues->give_back(side.copies);
+    };
+    give_back(input_);
+    give_back(output_);
+    for (Side& side : further_) give_back(side);
     for (Loan& loan : loans_) {
         if (!loan.is_lost) {
             loan.queues->give_back(loan.block, std::move(loan.fences));
@@ -65,55 +90,51 @@ void Staging::take(Side& side, Devices& devices, StagedBuffer& buffer, const cha
     side.copies = side.queues->take_stream(side.doing);
 }
 
+std::byte* Staging::take_block(const Side& side, std::uint64_t bytes) {
+    const InContext here(driver_, side.queues->context(), side.doing);
+    const std::string doing = fmt::format("taking {} bytes of pinned memory for {}", bytes, side.doing);
+    loans_.push_back({side.queues, side.queues->take_block(bytes, doing), {}});
+    return loans_.back().block.begin;
+}
+
 void Staging::take_memory(std::uint64_t input_bytes, std::uint64_t output_bytes) {
-    loans_.reserve(2);
-    const auto take = [&](const Side& side, std::uint64_t bytes) {
-        const InContext here(driver_, side.queues->context(), side.doing);
-        const std::string doing = fmt::format("taking {} bytes of pinned memory for {}", bytes, side.doing);
-        loans_.push_back({side.queues, side.queues->take_block(bytes, doing), {}});
-        return loans_.back().block.begin;
-    };
     const DevicePointer from = input_.device, to = output_.device;
     const bool both = input_bytes > 0 && output_bytes > 0;
     if (both && from < to + output_bytes && to < from + input_bytes) {
         const DevicePointer begin = std::min(from, to), end = std::max(from + input_bytes, to + output_bytes);
-        std::byte* const memory = take(output_, end - begin);
+        std::byte* const memory = take_block(output_, end - begin);
         input_.host = memory + (from - begin);
         output_.host = memory + (to - begin);
         return;
     }
-    if (input_bytes > 0) input_.host = take(input_, input_bytes);
-    if (output_bytes > 0) output_.host = take(output_, output_bytes);
+    if (input_bytes > 0) input_.host = take_block(input_, input_bytes);
+    if (output_bytes > 0) output_.host = take_block(output_, output_bytes);
 }
 
-// Copies of both directions follow the work on the caller's stream, which may still write the input and read
+// Copies of both directions follow the work on the caller's stream, which may still write the inputs and read
 // the output.
-void Staging::follow_stream() const {
-    const auto follow = [&](const Side& side) {
-        const std::string doing = "waiting on the device for the caller's stream before " + side.doing;
-        std::optional<StreamPoint> now;
-        if (!side.behind) now.emplace(*side.callers, stream_, doing);
-        const InContext here(driver_, side.queues->context(), doing);
-        (side.behind ? *side.behind : *now).hold_back(side.copies);
-    };
-    if (input_.is_staged()) follow(input_);
-    if (output_.is_staged()) follow(output_);
+void Staging::follow_stream(const Side& side) const {
+    const std::string doing = "waiting on the device for the caller's stream before " + side.doing;
+    std::optional<StreamPoint> now;
+    if (!side.behind) now.emplace(*side.callers, stream_, doing);
+    const InContext here(driver_, side.queues->context(), doing);
+    (side.behind ? *side.behind : *now).hold_back(side.copies);
 }
 
 // ---- From the device ----------------------------------------------------------------------------
 
 // Stretches that follow one another are copied together, up to a chunk.
-void Staging::copy_input() {
+void Staging::copy_input(Side& side) {
     std::uint64_t bytes = 0;
-    for (const Stretch& stretch : input_.stretches) bytes += stretch.end - stretch.begin;
+    for (const Stretch& stretch : side.stretches) bytes += stretch.end - stretch.begin;
     const std::uint64_t most = std::clamp(bytes / chunks_of_a_start, smallest_chunk, largest_chunk);
-    const InContext here(driver_, input_.queues->context(), input_.doing);
+    const InContext here(driver_, side.queues->context(), side.doing);
     Stretch next{0, 0};
     const auto copy_next = [&] {
         for (; next.begin < next.end; next.begin += std::min(most, next.end - next.begin))
-            copy_chunk(next.begin, std::min(next.end, next.begin + most));
+            copy_chunk(side, next.begin, std::min(next.end, next.begin + most));
     };
-    for (const Stretch& stretch : input_.stretches) {
+    for (const Stretch& stretch : side.stretches) {
         if (stretch.begin == next.end && stretch.end - next.begin <= most) {
             next.end = stretch.end;
             continue;
@@ -124,45 +145,66 @@ void Staging::copy_input() {
     copy_next();
 }
 
-void Staging::copy_chunk(std::uint64_t begin, std::uint64_t end) {
+void Staging::copy_chunk(Side& side, std::uint64_t begin, std::uint64_t end) {
     if (begin == end) return;
-    if (chunks_.size() == chunks_.capacity()) chunks_.reserve(2 * chunks_.size() + 16);
-    const Event come = input_.queues->take_event(input_.doing);
-    Loan& loan = loan_of(input_.host);
+    if (side.chunks.size() == side.chunks.capacity()) side.chunks.reserve(2 * side.chunks.size() + 16);
+    const Event come = side.queues->take_event(side.doing);
+    Loan& loan = loan_of(side.host);
     loan.is_lost = true;
-    const int copied =
-        driver_.copy_to_host(input_.host + begin, input_.device + begin, end - begin, input_.copies);
-    const int recorded = copied == CUDA_SUCCESS ? driver_.event_record(come, input_.copies) : CUDA_SUCCESS;
-    if (copied != CUDA_SUCCESS || recorded != CUDA_SUCCESS) input_.queues->give_back(come);
-    driver_.require(copied, "cuMemcpyDtoHAsync", fmt::format("{}, bytes {} to {}", input_.doing, begin, end));
-    driver_.require(recorded, "cuEventRecord", input_.doing);
+    const int copied = driver_.copy_to_host(side.host + begin, side.device + begin, end - begin, side.copies);
+    const int recorded = copied == CUDA_SUCCESS ? driver_.event_record(come, side.copies) : CUDA_SUCCESS;
+    if (copied != CUDA_SUCCESS || recorded != CUDA_SUCCESS) side.queues->give_back(come);
+    driver_.require(copied, "cuMemcpyDtoHAsync", fmt::format("{}, bytes {} to {}", side.doing, begin, end));
+    driver_.require(recorded, "cuEventRecord", side.doing);
     loan.is_lost = false;
-    chunks_.push_back({input_.host + begin, end - begin, come});
+    side.chunks.push_back({side.host + begin, end - begin, come});
 }
 
 bool Staging::has_come(const std::byte* begin, std::uint64_t bytes) {
+    bool all = true;
+    for_inputs([&](Side& side) { all = all && has_come(side, begin, bytes); });
+    return all;
+}
+
+bool Staging::has_come(Side& side, const std::byte* begin, std::uint64_t bytes) const {
     const auto is_there = [&] {
-        return std::none_of(chunks_.begin() + static_cast<std::ptrdiff_t>(come_), chunks_.end(),
+        return std::none_of(side.chunks.begin() + static_cast<std::ptrdiff_t>(side.come), side.chunks.end(),
                             [&](const Chunk& chunk) {
                                 return begin < chunk.begin + chunk.bytes && chunk.begin < begin + bytes;
                             });
     };
     if (is_there()) return true;
-    const InContext here(driver_, input_.queues->context(), input_.doing);
-    for (; is_waiting(); ++come_) {
-        const int result = driver_.event_query(chunks_[come_].come);
-        if (result == CUDA_ERROR_NOT_READY) break;
-        driver_.require(result, "cuEventQuery", input_.doing);
-        input_.queues->give_back(chunks_[come_].come);
-    }
+    look(side);
     return is_there();
 }
 
+bool Staging::further_has_come() {
+    for (Side& side : further_)
+        if (side.is_waiting()) look(side);
+    return std::ranges::none_of(further_, &Side::is_waiting);
+}
+
+// Counts the chunks that have arrived.
+void Staging::look(Side& side) const {
+    const InContext here(driver_, side.queues->context(), side.doing);
+    for (; side.is_waiting(); ++side.come) {
+        const int result = driver_.event_query(side.chunks[side.come].come);
+        if (result == CUDA_ERROR_NOT_READY) break;
+        driver_.require(result, "cuEventQuery", side.doing);
+        side.queues->give_back(side.chunks[side.come].come);
+    }
+}
+
 std::string Staging::awaited() {
-    if (!is_waiting()) return "";
-    return fmt::format(
-        "{}: {} of {} pieces have come, and the others wait for work that was on the caller's stream before",
-        input_.doing, come_, chunks_.size());
+    std::string text;
+    for_inputs([&](const Side& side) {
+        if (text.empty() && side.is_waiting())
+            text = fmt::format(
+                "{}: {} of {} pieces have come, and the others wait for work that was on the caller's stream "
+                "before",
+                side.doing, side.come, side.chunks.size());
+    });
+    return text;
 }
 
 // ---- To the device ------------------------------------------------------------------------------
@@ -197,27 +239,33 @@ void Staging::copy_to_device(std::uint64_t begin, std::uint64_t end) {
 }
 
 void Staging::hand_over() {
-    if (output_.is_staged()) {
-        const InContext here(driver_, output_.queues->context(), output_.doing);
-        for (Stretch& pending : pending_) copy_to_device(std::exchange(pending, {0, 0}));
-        if (has_copied_output_) {
-            Loan& loan = loan_of(output_.host);
-            loan.fences.reserve(2);
-            const Event end = output_.queues->take_event(output_.doing);
-            loan.fences.push_back(end);
-            driver_.require(driver_.event_record(end, output_.copies), "cuEventRecord", output_.doing);
-            loan.is_lost = has_copied_output_ = false;
-            order_behind(output_, end);
-        }
-    }
-    // Some of the input may not have been needed.
-    if (is_waiting()) {
-        const Event end = chunks_.back().come;
-        for (; come_ + 1 < chunks_.size(); ++come_) input_.queues->give_back(chunks_[come_].come);
-        loan_of(input_.host).fences.push_back(end);
-        ++come_;
-        order_behind(input_, end);
-    }
+    if (output_.is_staged()) hand_over_output();
+    for_inputs([&](Side& side) {
+        if (side.is_waiting()) hand_over_rest(side);
+    });
+}
+
+void Staging::hand_over_output() {
+    const InContext here(driver_, output_.queues->context(), output_.doing);
+    for (Stretch& pending : pending_) copy_to_device(std::exchange(pending, {0, 0}));
+    if (!has_copied_output_) return;
+    Loan& loan = loan_of(output_.host);
+    loan.fences.reserve(2);
+    const Event end = output_.queues->take_event(output_.doing);
+    loan.fences.push_back(end);
+    driver_.require(driver_.event_record(end, output_.copies), "cuEventRecord", output_.doing);
+    loan.is_lost = has_copied_output_ = false;
+    order_behind(output_, end);
+}
+
+// Some of an input may not have been needed.
+void Staging::hand_over_rest(Side& input) {
+    const Event end = input.chunks.back().come;
+    for (; input.come + 1 < input.chunks.size(); ++input.come)
+        input.queues->give_back(input.chunks[input.come].come);
+    loan_of(input.host).fences.push_back(end);
+    ++input.come;
+    order_behind(input, end);
 }
 
 void Staging::order_behind(const Side& side, Event copies) {

@@ -1,5 +1,10 @@
 #include "runtime/engine/device_buffers.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
 #include "runtime/device/running_kernels.hpp"
 #include "runtime/engine/run/shared_kernels.hpp"
 
@@ -34,15 +39,27 @@ std::optional<device::Buffers> DeviceBuffers::of(const Plan& plan, const void* s
                receives = is_by_pair ? extent.uneven->received().count > 0
                                      : plan.output() != dsl::Share::none && extent.count > 0;
     std::optional<device::Place> from, to;
+    std::vector<std::optional<device::Place>> further;
     try {
         if (sends) from = place_of(*driver, send, "send");
         if (receives) to = place_of(*driver, recv, "recv");
+        if (extent.arguments && extent.count > 0) further = further_of(*driver, *extent.arguments);
     } catch (const std::exception& error) {
         progress_.cannot_start(error);
         throw;
     }
-    if (!from && !to) return std::nullopt;
-    return device::Buffers{*driver, devices_, from, to, devices_.stream()};
+    if (!from && !to && further.empty()) return std::nullopt;
+    return device::Buffers{*driver, devices_, from, to, devices_.stream(), std::move(further)};
+}
+
+// Returns the places of a start's further buffers; nothing if all are on the host.
+std::vector<std::optional<device::Place>> DeviceBuffers::further_of(
+    const device::Driver& driver, const compute::Arguments& arguments) const {
+    std::vector<std::optional<device::Place>> places;
+    for (std::size_t i = 0; i < arguments.given.size(); ++i)
+        places.push_back(place_of(driver, arguments.given[i], fmt::format("buffers[{}]", i).c_str()));
+    if (std::ranges::none_of(places, [](const auto& place) { return place.has_value(); })) places.clear();
+    return places;
 }
 
 std::optional<device::Buffers> DeviceBuffers::of(const MessageStart& message) {

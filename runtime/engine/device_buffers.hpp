@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/base/layout.hpp"
 #include "runtime/device/devices.hpp"
@@ -45,6 +46,8 @@ class DeviceBuffers {
 
     std::optional<device::Place> place_of(const device::Driver& driver, const void* memory,
                                           const char* name) const;
+    std::vector<std::optional<device::Place>> further_of(const device::Driver& driver,
+                                                         const compute::Arguments& arguments) const;
 
     device::Devices devices_;
     const transport::Window& window_;

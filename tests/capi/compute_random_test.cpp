@@ -4,13 +4,16 @@
 #include <hocket.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -20,6 +23,7 @@
 #include "runtime/compute/kernels/selection.hpp"
 #include "tests/capi/comm.hpp"
 #include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/device.hpp"
 #include "tests/support/long_form.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
@@ -549,10 +553,32 @@ struct Coverage {
         packed = 0, largest = 0, kept = 0, averaged = 0;
 };
 
+// Starts the plan with x, y and w on the host or on a device, as the bits of `places` say.
+hkt_status start_at(const Cuda& cuda, hkt_plan* plan, const std::vector<float>& x, std::vector<float>& y,
+                    const std::vector<float>& w, unsigned places) {
+    const std::size_t bytes = x.size() * sizeof(float);
+    std::array<std::optional<DeviceMemory>, 3> memory;
+    std::array<const void*, 3> buffers{x.data(), y.data(), w.data()};
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+        if ((places >> i & 1) == 0) continue;
+        const auto* contents = static_cast<const std::byte*>(buffers[i]);
+        memory[i].emplace(cuda, bytes);
+        memory[i]->write({contents, contents + bytes});
+        buffers[i] = memory[i]->data();
+    }
+    hkt_start_options with = HKT_START_OPTIONS_INIT;
+    with.buffers = &buffers[2];
+    with.buffer_count = 1;
+    const hkt_status status =
+        hkt_plan_start_with(plan, buffers[0], const_cast<void*>(buffers[1]), x.size(), &with, nullptr);
+    if (status == HKT_SUCCESS && memory[1]) std::memcpy(y.data(), memory[1]->read().data(), bytes);
+    return status;
+}
+
 // On a rank: returns whether the schedule is accepted, and if so, checks that it does what its statements
-// say.
-bool run_one(hkt_comm* comm, std::size_t rank, const std::string& path, const Schedule& schedule,
-             const Sizes& sizes, unsigned number) {
+// say, wherever its buffers are.
+bool run_one(hkt_comm* comm, const Cuda& cuda, std::size_t rank, const std::string& path,
+             const Schedule& schedule, const Sizes& sizes, unsigned number) {
     const Operator op = operator_for(comm, rank, schedule, sizes, number);
     hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
     options.schedule = path.c_str();
@@ -568,13 +594,12 @@ bool run_one(hkt_comm* comm, std::size_t rank, const std::string& path, const Sc
     }
     std::vector<float> x(sizes.count), y(sizes.count), w(sizes.count);
     for (std::size_t i = 0; i < sizes.count; ++i) w[i] = static_cast<float>(further(i));
-    const void* buffers[] = {w.data()};
-    hkt_start_options with = HKT_START_OPTIONS_INIT;
-    with.buffers = buffers;
-    with.buffer_count = 1;
     for (std::size_t start = 0; start < starts; ++start) {
         for (std::size_t i = 0; i < sizes.count; ++i) x[i] = static_cast<float>(whole_input(rank, start, i));
-        const hkt_status status = hkt_plan_start_with(plan, x.data(), y.data(), sizes.count, &with, nullptr);
+        // Of every other schedule, in each combination, by rank and start.
+        const unsigned places =
+            number % 2 == 0 ? 0 : (number / 2 + static_cast<unsigned>(rank) * 3 + start * 5) % 8;
+        const hkt_status status = start_at(cuda, plan, x, y, w, places);
         expect(status == HKT_SUCCESS, hkt_comm_last_error(comm));
         for (std::size_t i = 0; i < sizes.count; ++i) {
             const double right = wanted[start][rank][i];
@@ -618,11 +643,12 @@ TEST_CASE("random schedules that are accepted give what their statements say, on
             setenv("HOCKET_HOST_ID", hosts.substr(static_cast<std::size_t>(rank), 1).c_str(), 1);
             hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
             options.topology = place.topology;
+            const Cuda& cuda = Cuda::load();
             const Comm comm = join(&options);
             for (unsigned i = 0; i < schedules; ++i) {
                 const Sizes sizes{place.inner, place.outer, i % 7 == 0 ? std::size_t{3} : 40 + i % 5};
                 const bool is_accepted =
-                    run_one(comm.get(), static_cast<std::size_t>(rank),
+                    run_one(comm.get(), cuda, static_cast<std::size_t>(rank),
                             folder.path() + "/" + std::to_string(i) + ".sched", all[i], sizes, i);
                 if (rank != 0) continue;
                 ++(is_accepted ? tally->accepted : tally->refused);

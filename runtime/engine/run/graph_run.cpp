@@ -420,7 +420,7 @@ std::uint64_t GraphRun::move_copies(dsl::AreaId area) {
 
 bool GraphRun::enter(std::uint64_t& budget) {
     if (local_peers_ && !local_peers_->is_free(sequence_)) return false;
-    if (staged_ && !input_has_come()) return false;
+    if (staged_ && !(input_has_come() && staged_.further_has_come())) return false;
     const std::uint64_t bytes = local_peers_               ? show_buffers()
                                 : copies_[dsl::input_area] ? move_copies(dsl::input_area)
                                                            : 0;

@@ -1,5 +1,7 @@
 #include "runtime/engine/run/staged.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -74,6 +76,57 @@ std::vector<Stretch> by_use(const Start& start, const Layout& layout, std::uint6
     return stretches;
 }
 
+// The part of a further buffer that the program reads, in the order of its operations.
+struct Reads {
+    std::uint64_t begin = 0;           // the first byte
+    std::vector<Stretch> stretches{};  // from there
+};
+Reads reads_of(const dsl::RankProgram& program, const Binding& binding, dsl::AreaId read) {
+    const auto& offsets = binding.byte_offsets;
+    std::uint64_t end = 0;
+    const auto for_ranges = [&](auto call) {
+        for (const dsl::Op& op : program.ops)
+            for_reads(op, [&](dsl::AreaId area, dsl::BoundaryId from, dsl::BoundaryId to) {
+                if (area == read && offsets[from] < offsets[to]) call(offsets[from], offsets[to]);
+            });
+    };
+    for_ranges([&](std::uint64_t, std::uint64_t to) { end = std::max(end, to); });
+    Reads reads{end};
+    for_ranges([&](std::uint64_t from, std::uint64_t) { reads.begin = std::min(reads.begin, from); });
+    Rest rest(end - reads.begin);
+    for_ranges([&](std::uint64_t from, std::uint64_t to) {
+        rest.take(from - reads.begin, to - reads.begin, reads.stretches);
+    });
+    return reads;
+}
+
+// The further buffers of a start that are on devices.
+struct FurtherBuffers {
+    std::vector<std::size_t> indices;   // among the start's
+    std::vector<std::uint64_t> begins;  // the first byte that is staged
+    std::vector<device::StagedBuffer> staged;
+};
+FurtherBuffers further_of(const Start& start, const Layout& layout, const device::Buffers& buffers) {
+    FurtherBuffers further;
+    if (buffers.further.empty()) return further;
+    const dsl::RankProgram& program = start.plan->program();
+    const auto binding = start.plan->bind(layout, start.arguments.get());
+    std::size_t index = 0;
+    for (const dsl::ProgramBuffer& extra : program.extras) {
+        if (extra.area < 0 || extra.buffer.kind != dsl::ExtraBuffer::Kind::given) continue;
+        const std::size_t given = index++;
+        if (!buffers.further[given]) continue;
+        Reads reads =
+            reads_of(program, *binding, program.first_kept() + static_cast<dsl::AreaId>(extra.area));
+        if (reads.stretches.empty()) continue;
+        further.indices.push_back(given);
+        further.begins.push_back(reads.begin);
+        further.staged.push_back({*buffers.further[given], start.arguments->given[given] + reads.begin,
+                                  std::move(reads.stretches), fmt::format("buffers[{}]", given)});
+    }
+    return further;
+}
+
 std::vector<Stretch> input_of(const Start& start, const Layout& layout) {
     const Plan& plan = *start.plan;
     const dsl::RankProgram& program = plan.program();
@@ -100,12 +153,19 @@ std::unique_ptr<device::Staging> stage(Start& start, const device::Buffers& buff
         return device::StagedBuffer{*where, memory, std::move(stretches), name, behind};
     };
     const std::vector<Stretch> output = stretches_received(start);
+    FurtherBuffers further = further_of(start, layout, buffers);
     auto staging = device::Staging::begin(
         buffers,
         place(buffers.send, start.send, buffers.send ? input_of(start, layout) : output, "send", send_behind),
-        place(buffers.recv, start.recv, output, "recv", recv_behind));
+        place(buffers.recv, start.recv, output, "recv", recv_behind), std::move(further.staged));
     if (staging->input()) start.send = staging->input();
     if (staging->output()) start.recv = staging->output();
+    if (!further.indices.empty()) {
+        const auto arguments = std::make_shared<compute::Arguments>(*start.arguments);
+        for (std::size_t i = 0; i < further.indices.size(); ++i)
+            arguments->given[further.indices[i]] = virtual_base(staging->further(i), further.begins[i]);
+        start.arguments = arguments;
+    }
     start.staging = staging.get();
     return staging;
 }
@@ -154,7 +214,8 @@ bool StagedOps::may_run(dsl::OpId id, const std::vector<std::byte*>& areas) cons
     const dsl::Op& op = program.ops[id];
     bool may = true;
     const auto look = [&](dsl::AreaId area, dsl::BoundaryId begin, dsl::BoundaryId end) {
-        if (program.memory_of(area) > dsl::output_area) return;
+        const dsl::AreaId memory = program.memory_of(area);
+        if (memory > dsl::output_area && !program.keeps(memory)) return;
         for_places(begin, end, [&](std::uint64_t at, std::uint64_t bytes) {
             may = may && staging_->has_come(address(areas[area], at), bytes);
         });

@@ -32,6 +32,7 @@ class StagedOps {
     bool has_come(const std::byte* begin, std::uint64_t bytes) const {
         return staging_->has_come(begin, bytes);
     }
+    bool further_has_come() const { return staging_->further_has_come(); }
     // Returns true if the operation's input has come, and no input will still arrive where it writes.
     bool may_run(dsl::OpId op, const std::vector<std::byte*>& areas) const;
     void ran(dsl::OpId op);

@@ -2,13 +2,16 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <optional>
+#include <random>
 #include <set>
 #include <vector>
 
 #include "tests/capi/device/messages.hpp"
 #include "tests/support/long_form.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket::test;
@@ -418,6 +421,128 @@ TEST_CASE("schedules that compute give the same bits on memory of devices, step 
                       }
                   },
                   {{"HOCKET_TOPOLOGY", hosts.size() == 4 ? "2x2" : "1"}}) == "");
+}
+
+namespace {
+
+// An optimiser's step, or a schedule of this file, with further buffers.
+struct Computing {
+    std::string schedule;
+    std::vector<double> parameters;
+    std::size_t further;
+};
+
+// Starts the plan thrice with some of its buffers on devices, also on a stream on which they are written just
+// before, and compares with the same starts of another plan on the host.
+void check_computing(const Cuda& cuda, hkt_comm* comm, const Computing& computing, hkt_type type,
+                     std::size_t count, std::mt19937_64& random) {
+    const std::size_t counts[] = {count / 3, count - count / 3};
+    hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
+    options.schedule = computing.schedule.c_str();
+    options.tensor_counts = counts;
+    options.tensors = 2;
+    hkt_plan *on_host = nullptr, *on_devices = nullptr;
+    for (hkt_plan** plan : {&on_host, &on_devices})
+        must(comm, hkt_plan_create(comm, HKT_ALL_REDUCE, type, HKT_SUM, &options, plan));
+    hkt_start_options with = HKT_START_OPTIONS_INIT;
+    with.parameters = computing.parameters.data();
+    with.parameter_count = computing.parameters.size();
+    with.buffer_count = computing.further;
+    const hkt_type working = type == HKT_FLOAT64 ? HKT_FLOAT64 : HKT_FLOAT32;
+    const int last = cuda.devices() - 1;
+    DeviceStream stream(cuda);
+    for (int step = 0; step < 3; ++step) {
+        std::vector<Bytes> contents{filled(type, count, hkt_comm_rank(comm) + step)};
+        for (std::size_t i = 0; i < computing.further; ++i)
+            contents.push_back(filled(working, count, 10 + step + static_cast<int>(i)));
+        Bytes wanted(contents[0].size()), result(wanted.size());
+        // The place of each buffer, and of recv as the last one: -1 for the host.
+        std::vector<int> places(contents.size() + 1);
+        for (int& place : places) place = std::uniform_int_distribution(-1, cuda.devices() - 1)(random);
+        const bool has_stream = random() % 2 == 0;
+        if (has_stream)  // all on the stream's device
+            for (int& place : places) place = std::min(place, 0);
+        if (step == 2) {  // one buffer alone
+            std::ranges::fill(places, -1);
+            places[random() % (places.size() - 1)] = has_stream ? 0 : last;
+        }
+
+        std::vector<std::unique_ptr<DeviceMemory>> memory(places.size());
+        std::vector<const void*> buffers(places.size());
+        for (std::size_t i = 0; i < places.size(); ++i) {
+            const bool is_recv = i == contents.size();
+            buffers[i] = is_recv ? result.data() : contents[i].data();
+            if (places[i] < 0) continue;
+            cuda.use_device(places[i]);
+            memory[i] = std::make_unique<DeviceMemory>(cuda, is_recv ? wanted.size() : contents[i].size());
+            buffers[i] = memory[i]->data();
+            if (is_recv) continue;
+            // Wrong data until the stream has written the right ones.
+            memory[i]->write(has_stream ? Bytes(contents[i].size(), std::byte{0x5a}) : contents[i]);
+        }
+        cuda.use_device(0);
+        if (has_stream) {
+            stream.be_busy(20);
+            for (std::size_t i = 0; i < contents.size(); ++i)
+                if (memory[i])
+                    must(cuda.write_async(reinterpret_cast<std::uintptr_t>(buffers[i]), contents[i].data(),
+                                          contents[i].size(), stream.handle()),
+                         "cuMemcpyHtoDAsync");
+        }
+        std::vector<const void*> given(computing.further);
+        for (std::size_t i = 0; i < given.size(); ++i) given[i] = contents[i + 1].data();
+        with.buffers = given.data();
+        must(comm, hkt_plan_start_with(on_host, contents[0].data(), wanted.data(), count, &with, nullptr));
+        with.buffers = buffers.data() + 1;
+        must(comm, hkt_comm_set_stream(comm, has_stream ? stream.handle() : nullptr));
+        must(comm, hkt_plan_start_with(on_devices, buffers[0], const_cast<void*>(buffers.back()), count,
+                                       &with, nullptr));
+        const auto& there = memory.back();
+        const Bytes got = there ? there->read(has_stream ? stream.handle() : nullptr) : result;
+        expect(got == wanted, computing.schedule + " differs in step " + std::to_string(step));
+    }
+    must(comm, hkt_comm_set_stream(comm, nullptr));
+    hkt_plan_destroy(on_host);
+    hkt_plan_destroy(on_devices);
+}
+
+}  // namespace
+
+TEST_CASE("each buffer of a schedule that computes may be on any device, further ones too") {
+    const Computing all[] = {{"lars", {0.1}, 1},
+                             {"lars_everywhere", {0.1}, 1},
+                             {"lamb", {0.1, 0.5, 0.25}, 1},
+                             {"lamb_everywhere", {0.1, 0.5, 0.25}, 1},
+                             {"two_more", {}, 2}};
+    const TemporaryFolder folder;
+    std::ofstream(folder.path() + "/two_more.sched") <<
+        R"(schedule two_more all_reduce(x) with a, b {
+    state s like x
+    x = x * a
+    reduce_scatter x over world
+    partition a over world
+    partition b over world
+    let m = total(a * b)
+    all_gather m over world
+    s = s + x - b
+    x = s * (a + sum(m))
+    all_gather x over world
+}
+)";
+    for (const std::string hosts : {"a", "aa", "ab", "aaabb"})
+        for (int turn = 0; turn < (is_long_form() ? 8 : 1); ++turn)
+            CHECK(run_on_devices(
+                      hosts,
+                      [&](const Cuda& cuda, hkt_comm* comm) {
+                          std::mt19937_64 random(
+                              static_cast<std::uint64_t>(turn * 64 + hkt_comm_rank(comm)) * 7 + hosts.size());
+                          for (const Computing& one : all)
+                              for (const std::size_t count : {2, 1000, 700'001})
+                                  for (const hkt_type type : {HKT_FLOAT32, HKT_BFLOAT16, HKT_FLOAT64})
+                                      if (is_long_form() || type == HKT_FLOAT32 || count == 1000)
+                                          check_computing(cuda, comm, one, type, count, random);
+                      },
+                      {{"HOCKET_SCHEDULE_PATH", folder.path()}}) == "");
 }
 
 TEST_CASE("what only moves data goes from device to device inside a host, with every schedule") {

@@ -220,45 +220,50 @@ TEST_CASE("a buffer that is longer than its memory is an error that names it") {
           }) == "");
 }
 
-TEST_CASE("further buffers of a plan are memory of the host") {
+TEST_CASE(
+    "tensors of devices that would have to be gathered are refused, and the communicator stays usable") {
     CHECK(run_on_devices("aa", [](const Cuda& cuda, hkt_comm* comm) {
-              const std::size_t counts[] = {1000};
+              const std::size_t counts[] = {600, 400};
               hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
               options.schedule = "lars";
               options.tensor_counts = counts;
-              options.tensors = 1;
+              options.tensors = 2;
               hkt_plan* plan = nullptr;
               must(comm, hkt_plan_create(comm, HKT_ALL_REDUCE, HKT_FLOAT32, HKT_SUM, &options, &plan));
-              const DeviceMemory memory(cuda, 4000);
+              const DeviceMemory memory(cuda, 4000), more(cuda, 4000);
+              memory.write(std::vector<std::byte>(4000));
               std::vector<float> host(1000, 1);
+              std::byte *const device = memory.data(), *const other = more.data();
+              const void* const apart[] = {device, other};
+              const void* const turned[] = {device + 1600, device};
+              const void* const together[] = {device, device + 2400};
+              const void* const on_host[] = {host.data(), host.data() + 600};
               const double rate = 0.1;
-              const void* weights = memory.data();
               hkt_start_options with = HKT_START_OPTIONS_INIT;
               with.parameters = &rate;
               with.parameter_count = 1;
-              with.buffers = &weights;
               with.buffer_count = 1;
-              expect(hkt_plan_start_with(plan, host.data(), host.data(), 1000, &with, nullptr) ==
-                         HKT_ERROR_INVALID_ARGUMENT,
-                     "it took the buffer");
-              for (const char* part : {"hkt_plan_start_with", "buffers[0] (", "memory of device 0"})
-                  expect_in(hkt_comm_last_error(comm), part);
-              // A tensor of a list must not be a device's, either.
-              const void* const lists[] = {memory.data()};
-              const float* const weights_list[] = {host.data()};
-              const void* const given = weights_list;
-              with.buffers = &given;
-              with.tensors = 1;
-              expect(hkt_plan_start_with(plan, lists, const_cast<void**>(lists), 1000, &with, nullptr) ==
-                         HKT_ERROR_INVALID_ARGUMENT,
-                     "it took the list");
-              for (const char* part : {"hkt_plan_start_with: send[0] (", "memory of device 0"})
-                  expect_in(hkt_comm_last_error(comm), part);
-              with.buffers = &weights;
-              with.tensors = 0;
-              weights = host.data();
-              std::vector<float> update(1000);
-              must(comm, hkt_plan_start_with(plan, memory.data(), update.data(), 1000, &with, nullptr));
+              with.tensors = 2;
+              const auto start = [&](const void* const* send, const void* const* recv,
+                                     const void* const* given) {
+                  const void* const list = given;
+                  with.buffers = &list;
+                  return hkt_plan_start_with(plan, send, const_cast<void**>(recv), 1000, &with, nullptr);
+              };
+              const auto refused = [&](hkt_status status, const std::string& name) {
+                  expect(status == HKT_ERROR_INVALID_ARGUMENT, "it took " + name);
+                  for (const std::string& part :
+                       {"hkt_plan_start_with: " + name + " (", std::string("memory of device 0"),
+                        std::string("views of one buffer")})
+                      expect_in(hkt_comm_last_error(comm), part);
+              };
+              refused(start(apart, apart, on_host), "send[0]");
+              refused(start(turned, turned, on_host), "send[0]");
+              refused(start(on_host, apart, on_host), "recv[0]");
+              refused(start(on_host, on_host, apart), "buffers[0][0]");
+              refused(start(together, together, together), "buffers[0][0]");  // recv is written meanwhile
+              must(comm, start(together, together, on_host));
+              must(comm, start(on_host, on_host, together));
               hkt_plan_destroy(plan);
           }) == "");
 }
