@@ -26,7 +26,7 @@ Directory::Directory(const Files& files, const DirectoryOptions& options)
     : files_(files),
       options_(options),
       making_error_(make_folder(files, options)),
-      flights_(files, options.folder, options.writable),
+      flights_(files, options.folder, options.dataset, options.writable),
       creations_(files, options.folder) {
     open_folder();
 }

@@ -6,17 +6,16 @@
 #include <cerrno>
 
 namespace hocket::cache {
-namespace {
 
-std::uint64_t byte_of(std::uint64_t key) {
-    return key & ~(std::uint64_t{1} << 63);
-}
-
-}  // namespace
-
-Flights::Flights(const Files& files, const std::string& folder, bool writable) : files_(files) {
+Flights::Flights(const Files& files, const std::string& folder, const Digest& dataset, bool writable)
+    : files_(files), first_byte_(dataset[0]) {
     for (std::size_t i = 0; writable && i < fds_.size(); ++i)
         fds_[i] = Descriptor(files.open(fmt::format("{}/flights.{}", folder, i), O_RDWR | O_CREAT));
+}
+
+// Different for each two keys of a dataset, but for those that differ by 2^63: a file's last byte is 2^63 - 1.
+std::uint64_t Flights::byte_of(std::uint64_t key) const {
+    return (key + first_byte_) & ~(std::uint64_t{1} << 63);
 }
 
 int Flights::file_of(std::uint64_t byte) const {
