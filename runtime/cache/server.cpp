@@ -43,7 +43,7 @@ void Server::question(std::uint64_t key, std::function<void(Answer)> answer) {
 
 SampleRoom Server::room(std::uint64_t, std::uint64_t bytes) {
     try {
-        ArenaBlock block = loader_.gate().look({.bytes = bytes, .share = Share::put});
+        ArenaBlock block = loader_.gate().look({.bytes = bytes, .share = Share::offered});
         if (!block) return {.later = true};
         const std::lock_guard lock(mutex_);
         std::byte* const data = block.data();

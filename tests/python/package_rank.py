@@ -2,6 +2,7 @@
 import asyncio
 import os
 import sys
+import tempfile
 import threading
 from typing import Any
 
@@ -332,6 +333,25 @@ def cached(comm):
         comm.barrier()  # the others may still ask this rank
 
 
+def put(comm):
+    """Ranks put each other's keys at the same time. Two of the samples are more than a quarter of a rank's memory, which all
+    puts may have together."""
+    def sample(key):
+        return np.full(2 << 20, key, np.uint8)
+
+    with tempfile.TemporaryDirectory() as folder, \
+            hocket.Cache(dataset="put", comm=comm, memory="12MiB", folder=folder, disk="256MiB", timeout=20) as cache:
+        keys = {rank: range(16 * rank, 16 * rank + 6) for rank in range(comm.size)}
+        comm.barrier()
+        for key in keys[comm.rank]:
+            cache.put(key, sample(key))
+        comm.barrier()
+        for rank in range(comm.size):
+            for key in keys[rank]:
+                same(cache[key], sample(key), f"a sample that rank {rank} has put")
+        comm.barrier()
+
+
 def mismatch(comm):
     """All ranks fail with the same class, and the text has both operations."""
     try:
@@ -362,7 +382,7 @@ def lost(comm):
     same(left.all_reduce(np.ones(1)), [left.size], "of those that are left")
 
 
-PARTS = [collectives, uneven, messages, numbers, objects, memory, groups, plans, own, states, awaiting, threads, cached, mismatch]  # the last one breaks it
+PARTS = [collectives, uneven, messages, numbers, objects, memory, groups, plans, own, states, awaiting, threads, cached, put, mismatch]  # the last one breaks it
 
 
 def main():

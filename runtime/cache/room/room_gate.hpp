@@ -22,10 +22,12 @@ namespace hocket::cache {
 class RoomGate;
 
 // Kinds of blocks whose holders need more room before they can free them. encoded: the sample will be
-// decoded. put: the sample will be decoded, or compared with the one on the disk. All blocks of one kind
+// decoded. put: the sample will be decoded, or compared with the one on the disk, or given to its owner.
+// offered: the same, of a sample that another process gives to this one, its owner. All blocks of one kind
 // together take at most a quarter of the arena, unless there is only one. The kinds are separate because a
-// put may wait for the load of the same key.
-enum class Share : std::uint8_t { none, encoded, put };
+// put may wait for the load of the same key, and for another process to take what it is offered: two that put
+// each other's samples would wait for each other.
+enum class Share : std::uint8_t { none, encoded, put, offered, count };
 
 // A block of the arena, with ownership.
 class ArenaBlock {
@@ -132,7 +134,7 @@ class RoomGate {
     std::mutex spares_mutex_;
     std::set<Spare*> spares_;
     std::mutex mutex_;                             // guards the members below, up to waiting_
-    std::array<std::uint64_t, 3> shared_bytes_{};  // by Share
+    std::array<std::uint64_t, static_cast<std::size_t>(Share::count)> shared_bytes_{};
     std::condition_variable change_;
     std::uint64_t changes_ = 0;
     std::atomic<std::uint64_t> idle_bytes_ = 0;  // held by waiting loads, besides the room that they wait for
