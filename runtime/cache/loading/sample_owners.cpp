@@ -81,7 +81,11 @@ struct SampleOwners::Question final : SampleAsker {
 
 Task<bool> SampleOwners::ask(Load& load) {
     const std::optional<int> owner = other_owner(load.key);
-    if (!owner || peers_->is_down(*owner) || Loop::Clock::now() < silent_until_[*owner]) co_return false;
+    if (!owner) co_return false;
+    if (peers_->is_down(*owner) || Loop::Clock::now() < silent_until_[*owner]) {
+        note_unasked(load, Status::peer_lost);
+        co_return false;
+    }
     load.spare->take();  // the answer contains the sample's size
     const std::uint64_t put_off = answers_put_off_;
     Question question(*this, *peers_, *owner, load);
@@ -93,7 +97,10 @@ Task<bool> SampleOwners::ask(Load& load) {
     }
     if (question.status != Status::success || !question.block) {
         if (question.found_no_room) co_return false;  // not the owner's fault
-        if (question.status != Status::not_found) note_failure(question.text);
+        if (question.status != Status::not_found) {
+            note_failure(question.text);
+            note_unasked(load, question.status);
+        }
         // If an answer had to wait for room here, that is not the owner's fault, either.
         if (question.status == Status::timeout && answers_put_off_ == put_off)
             silent_until_[*owner] = Loop::Clock::now() + patience_with_silence;
@@ -106,6 +113,14 @@ Task<bool> SampleOwners::ask(Load& load) {
     load.is_copy = load.is_decoded = !give_encoded_;
     load.is_fresh = give_encoded_;
     co_return true;
+}
+
+// Whether a sample has been put is known to its owner alone.
+void SampleOwners::note_unasked(Load& load, Status status) const {
+    load.owner_failed.emplace(
+        status, fmt::format("sample {} belongs to another process of the cache, which gives no answer now, and "
+                            "the cache has no source. The last failure of such a process: {}",
+                            load.key, trouble()));
 }
 
 void SampleOwners::note_failure(const std::string& text) {

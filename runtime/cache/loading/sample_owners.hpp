@@ -48,6 +48,7 @@ class SampleOwners {
     struct Offer;
 
     void note_failure(const std::string& text);
+    void note_unasked(Load& load, Status status) const;
 
     const LoadOptions& options_;
     Loop& loop_;

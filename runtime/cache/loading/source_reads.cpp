@@ -60,6 +60,7 @@ struct Arrival {
 }  // namespace
 
 Task<> SourceReads::read(Load& load) {
+    if (!options_.source && load.owner_failed) throw Error(*load.owner_failed);
     if (!options_.source)
         throw Error(Status::not_found,
                     fmt::format("sample {} has not been put, and the cache has no source", load.key));
