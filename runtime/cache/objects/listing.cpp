@@ -18,11 +18,13 @@ bool take_size(const std::string& text, std::uint64_t& bytes) {
     return true;
 }
 
-// It becomes a line of a request.
-std::string without_control(const std::string& etag) {
+// Returns the ETag as answers have it: in quotation marks, which some servers' lists leave out. It becomes a
+// line of a request.
+std::string checked_etag(const std::string& etag) {
     if (std::any_of(etag.begin(), etag.end(), [](char c) { return c < ' ' || c == '\x7f'; }))
         throw Error(Status::io, "it has an ETag with characters that no ETag has");
-    return etag;
+    const bool is_quoted = etag.find('"') != std::string::npos;
+    return etag.empty() || is_quoted ? etag : '"' + etag + '"';
 }
 
 // S3 writes a blank as '+', as forms do.
@@ -43,7 +45,7 @@ ObjectPage parse_object_page(std::string_view xml) {
     bool has_size = false, is_list = false, is_truncated = false, is_encoded = false;
     const std::string problem = walk_xml(xml, [&](const std::string& path, const std::string& text) {
         if (path == "ListBucketResult/Contents/Key") object.key = text;
-        if (path == "ListBucketResult/Contents/ETag") object.etag = without_control(text);
+        if (path == "ListBucketResult/Contents/ETag") object.etag = checked_etag(text);
         if (path == "ListBucketResult/Contents/Size") has_size = take_size(text, object.bytes);
         if (path == "ListBucketResult/Contents") {
             if (object.key.empty() || !has_size)

@@ -373,6 +373,10 @@ TEST_CASE("a page of a list is read, and one that contradicts itself is refused"
     CHECK(read.objects == std::vector<ListedObject>{{"a & b/\xc3\xbc", 12, "\"e1\""}, {"z", 0, ""}});
     CHECK(read.next == "1/t+o=");
     CHECK(parse_object_page(replaced(page, "true", "false")).next.empty());
+    // Some servers' lists have ETags without the quotation marks that answers have.
+    CHECK(parse_object_page(replaced(page, "&quot;e1&quot;", "e1")).objects[0].etag == "\"e1\"");
+    CHECK(parse_object_page(replaced(page, "&quot;e1&quot;", "W/&quot;e1&quot;")).objects[0].etag ==
+          "W/\"e1\"");
     CHECK_THAT(refusal_of(page.substr(0, page.size() - 5)), Contains("in line"));
     CHECK_THAT(refusal_of(replaced(page, "<Size>12</Size>", "")), Contains("without key or size"));
     CHECK_THAT(refusal_of(replaced(page, ">12<", ">-1<")), Contains("no number"));
