@@ -138,6 +138,15 @@ class Local(Case):
             with hocket.Cache(again, folder=disk, disk="64MiB") as cache:
                 self.check(made, cache, again)
             self.assertEqual(again.stats()["loads"], 0)
+            here = os.getcwd()
+            os.chdir(os.path.dirname(folder))
+            try:
+                relative = CompressedMds(os.path.basename(folder))
+                os.chdir("/")
+                with hocket.SharedCache(relative, memory="64MiB") as shared:  # opened there, from its path
+                    self.assertEqual(bytes(shared[99]), shards(99))
+            finally:
+                os.chdir(here)
             with hocket.SharedCache(again, memory="64MiB") as shared:
                 self.assertEqual(len(shared), 100)
                 self.assertEqual(bytes(shared[99]), shards(99))

@@ -47,11 +47,11 @@ class Kept:
         self._begin()
 
     def _begin(self) -> None:
-        self._process = os.getpid()
         self._changed = threading.Condition()
         self._units: OrderedDict[int, _Unit] = OrderedDict()  # the one that was used last is the last
         self._bytes = 0
         self.loads = self.most_bytes = 0
+        self._process = os.getpid()  # the last: another thread of a forked child takes what is there then
 
     @contextmanager
     def lend(self, number: int, expected: int) -> Iterator[Any]:
@@ -154,7 +154,7 @@ class Stored:
         elif source_index is not None:
             raise invalid(f"source_index is for URLs, and the source {self.source} is a folder, whose files are read as they are")
         else:
-            self.source = os.path.abspath(self.source)  # the program may go to another folder
+            self.source = _lasting(self.source)  # the program may go to another folder
 
     def path(self, name: str) -> str:
         """Returns the path of a file of the folder."""
@@ -190,6 +190,11 @@ class Stored:
             raise error_of(lib.HKT_ERROR_IO, f"{self.path(name)} has changed since the source was opened: open it again")
 
 
+def _lasting(path: Any) -> Any:
+    """Returns the path from the root, so that a process that was started in another folder has the same files. URLs stay."""
+    return path if path is None or re.match("[a-z0-9]+://", os.fspath(path)) else os.path.abspath(path)
+
+
 def _of_file(error: OSError, path: str) -> Error:
     status = lib.HKT_ERROR_NOT_FOUND if isinstance(error, FileNotFoundError) else lib.HKT_ERROR_IO
     return error_of(status, f"the file {path} cannot be read: {error.strerror}; check the name, and that it may be read")
@@ -208,7 +213,7 @@ class Units:
 
     def __init__(self, options: dict[str, Any]) -> None:
         """options: the arguments of the class that derives from this one."""
-        self._options = options
+        self._options = {**options, **{name: _lasting(options[name]) for name in ("source", "source_index") if name in options}}
 
     def __reduce__(self) -> Any:
         return _made, (type(self), self._options)
