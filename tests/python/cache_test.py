@@ -9,6 +9,7 @@ import os
 import pickle
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -262,6 +263,28 @@ class Mapping(WithFiles):
                 cache.copy_batch([2, 7])
             self.assertIsInstance(caught.exception.__cause__, KeyError)
 
+    def test_a_cache_that_reads_another_of_its_folder(self):
+        """A load of one dataset reads the sample with the same key of another, which nobody has loaded."""
+        with tempfile.TemporaryDirectory() as disk:
+            with hocket.Cache(self.source, folder=disk, disk="64MiB", memory="16MiB", timeout=20) as raw, \
+                    hocket.Cache(read=lambda key: bytes(raw[key])[::-1], dataset="turned", folder=disk, disk="64MiB", timeout=20) as turned:
+                for keys in (range(5, 10), range(20)):
+                    for key in keys:
+                        self.assertEqual(turned[key].tobytes(), sample(key).tobytes()[::-1])
+                self.assertEqual(turned.copy_batch(range(30, 60))[7].tobytes(), sample(37).tobytes()[::-1])
+
+    def test_an_owner_that_cannot_be_asked(self):
+        """It alone knows if a sample has been put, so nobody says that it has not."""
+        with socket.create_server(("127.0.0.1", 0)) as closed:
+            address = f"127.0.0.1:{closed.getsockname()[1]}"
+        with unittest.mock.patch.dict(os.environ, HOCKET_SECRET="s"), hocket.Cache(dataset="put", servers=address, timeout=20) as cache:
+            for key in (7, 7, 8):
+                with self.assertRaisesRegex(hocket.Error, f"sample {key} belongs to another process of the cache, .* {address}") as caught:
+                    cache[key]
+                self.assertNotIsInstance(caught.exception, hocket.NotFoundError)
+            with self.assertRaises(hocket.Error):
+                7 in cache
+
     def test_causes_are_those_of_the_key(self):
         class Large:
             pass
@@ -437,6 +460,40 @@ class Shared(WithFiles):
 
     def test_what_is_copied_into(self):
         check_out(self, self.cache)
+
+    def test_it_is_used_after_what_is_refused(self):
+        for cursor in (-1, 2.5, None, 1 << 64):
+            with self.assertRaisesRegex(hocket.InvalidArgumentError, "is no number from 0 to"):
+                self.cache.set_order(range(50), cursor)
+            self.assertTrue(self.check(self.cache))
+        self.cache.set_order(range(50), 3)
+        self.assertEqual(self.cache.cursor, 3)
+
+    def test_a_forked_child_keeps_its_arrays(self):
+        """The parent's next batches, of the same size, do not come into their memory."""
+        kept = self.cache.copy_batch(range(10))
+        may_look, looks = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(looks)
+            os.read(may_look, 1)
+            os._exit(0 if np.array_equal(kept, np.stack([sample(key) for key in range(10)])) else 1)
+        del kept
+        for first in range(10, 60, 10):
+            self.assertEqual(self.cache.copy_batch(range(first, first + 10))[5].tolist(), sample(first + 5).tolist())
+        os.write(looks, b".")
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+        os.close(may_look), os.close(looks)
+        for _ in range(20):
+            self.assertTrue(self.check(self.cache))
+        self.assertLess(self.cache.stats()["slots"], 6)  # memory is used again as before
+
+    def test_a_long_timeout(self):
+        """An answer may take as long as the cache may wait for its source, twice."""
+        with hocket.SharedCache(self.source, timeout=600) as cache:
+            for one in (cache, pickle.loads(pickle.dumps(cache))):
+                self.assertGreater(one._connection()._socket.gettimeout(), 1200)
+        self.assertGreater(self.cache._connection()._socket.gettimeout(), 120)
 
     def test_memory_is_used_again_when_it_is_dropped(self):
         first, second = self.cache.copy_batch(range(10)), self.cache.copy_batch(range(10, 20))

@@ -92,18 +92,31 @@ class Mapped:
             self._unmap(self.address, self._size)
 
 
+_forks = 0  # of this process
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(before=_count_fork)
+
+
 class _Lent:
     """A batch in its slot, which is released with the last array that refers to this."""
 
     def __init__(self, connection: _Connection, slot: SlotName, size: int) -> None:
         self._connection, self.slot, self.size = connection, slot, size
         self.is_given_away = False
+        self._forks = _forks
         self.__array_interface__ = {"version": 3, "shape": (size,), "typestr": "|u1",
                                     "data": (connection.address(slot), False)}
 
     def __del__(self) -> None:
         try:
-            if not self.is_given_away and self._connection.process == os.getpid():
+            # A child that was forked meanwhile may have the array: its slot is not used again.
+            if not self.is_given_away and self._connection.process == os.getpid() and self._forks == _forks:
                 self._connection.freed.append(self.slot)
         except AttributeError:  # at the end of the interpreter, or it was never made
             pass
@@ -112,7 +125,8 @@ class _Lent:
 class _Connection:
     """A connection of one process to the cache's process."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, patience_s: float) -> None:
+        """patience_s: for each answer."""
         self.process = os.getpid()
         self.freed: list[SlotName] = []  # released slots, reported with the next question
         self._lock = threading.RLock()  # reentrant: a signal handler gets it too, and then sees that the thread is already asking
@@ -130,9 +144,8 @@ class _Connection:
             self.close()
             raise error_of(lib.HKT_ERROR_IO, "the process of the shared cache is another user's, and serves nobody but that user: make "
                            "one of your own")
-        # Longer than the cache waits for its source. Set only now: earlier, connect() would fail instead of waiting
-        # when many processes connect at once.
-        self._socket.settimeout(180)
+        # Set only now: earlier, connect() would fail instead of waiting when many processes connect at once.
+        self._socket.settimeout(patience_s)
 
     def close(self) -> None:
         self._socket.close()
@@ -155,11 +168,16 @@ class _Connection:
             if self._is_out_of_step:
                 raise error_of(lib.HKT_ERROR_IO, "an exception, such as Ctrl-C, came in the middle of an answer of the shared cache, "
                                "or it does not answer any more; close it, and make another one")
-            freed = [self.freed.pop() for _ in range(len(self.freed))]
+            freed = self.freed[:]
+            try:
+                question = REQUEST.pack(what, len(payload), number, len(freed))
+            except struct.error:
+                raise invalid(f"{number!r:.80} is no number from 0 to 2**64 - 1, or there are too many keys at once: "
+                              f"{len(payload) // 8:,}") from None
+            del self.freed[:len(freed)]  # finalizers append
             try:
                 self._is_asking = self._is_out_of_step = True
-                self._socket.sendall(b"".join([REQUEST.pack(what, len(payload), number, len(freed)), payload,
-                                               *(SLOT.pack(*slot) for slot in freed)]))
+                self._socket.sendall(b"".join([question, payload, *(SLOT.pack(*slot) for slot in freed)]))
                 head, descriptors, _, _ = socket.recv_fds(self._socket, ANSWER.size, 1)
                 if not head:
                     raise ConnectionError("it has ended; see its stderr")
@@ -205,6 +223,7 @@ class SharedCache:
         inspect.signature(Cache).bind(source, **options)  # an unknown argument raises TypeError here, not in the process
         self._maker = 0
         self._connections: dict[int, _Connection] = {}
+        self._patience_s = _patience(options.get("timeout"))
         given = _pickled(dict(options, source=source if source is None or callable(source) else os.fspath(source)))
         self._name = secrets.token_hex(16)
         path = os.pathsep.join(folder for folder in sys.path if folder)
@@ -301,16 +320,16 @@ class SharedCache:
         if connection is None:  # a forked child makes its own
             for other in self._connections.values():
                 other.close()  # this process's copy of the parent's
-            connection = _Connection(self._name)
+            connection = _Connection(self._name, self._patience_s)
             self._connections = {os.getpid(): connection}
             _by_name[self._name] = self
         return connection
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_name": self._name}
+        return {"_name": self._name, "_patience_s": self._patience_s}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._name, self._maker = state["_name"], 0
+        self._name, self._patience_s, self._maker = state["_name"], state["_patience_s"], 0
         self._connections = {}
 
     def close(self) -> None:
@@ -350,6 +369,14 @@ class SharedCache:
             pass
 
 
+def _patience(timeout: float | None) -> float:
+    """Returns how long an answer may take: longer than the cache waits for its source, twice for a batch."""
+    if timeout is None:
+        text = os.environ.get("HOCKET_TIMEOUT_MS", "")
+        timeout = int(text) / 1000 if text.isdecimal() else 60
+    return min(max(180, 2 * timeout + 60), 1e6)
+
+
 def _pickled(options: dict[str, Any]) -> bytes:
     for name in ("source", "read", "decode"):
         if getattr(options.get(name), "__module__", None) == "__main__":
@@ -370,7 +397,7 @@ def taken(name: str, slot: SlotName, size: int) -> np.ndarray[Any, Any]:
     cache = _by_name.get(name)
     if cache is None or os.getpid() not in cache._connections:
         cache = SharedCache.__new__(SharedCache)
-        cache.__setstate__({"_name": name})
+        cache.__setstate__({"_name": name, "_patience_s": _patience(None)})  # a slot is taken at once
         _others[name] = cache
     try:
         return cache.take(slot, size)
