@@ -83,6 +83,12 @@ TEST_CASE("rank 0 alone inherits the listening socket") {
     CHECK(first[0].rfind("socket:", 0) == 0);
     CHECK(first[1] == "1");
     CHECK(second == std::vector<std::string>{"0"});
+    // The process that guards the ranks has it no more than the others.
+    const auto guard = run_job(
+        {"-n", "1"},
+        "for p in /proc/[0-9]*; do read -r name <$p/comm && [ \"$name\" = hocket-guard ] && "
+        "[ $(awk '/^PPid/{print $2}' $p/status) = $PPID ] && ls -l $p/fd | grep -c socket:; done; true");
+    CHECK(guard.out == "0\n");
 }
 
 TEST_CASE("rank 0 alone reads the standard input") {
@@ -202,6 +208,46 @@ TEST_CASE("signals are passed on, and a rank that handles one decides its end") 
         CHECK(result.out.find("[0] got it") != std::string::npos);
         CHECK(result.out.find("[1] got it") != std::string::npos);
     }
+}
+
+TEST_CASE("signals that it was started to ignore stay ignored, and none keeps it from seeing ranks end") {
+    // As nohup, and shells with background jobs, start it.
+    const auto ignoring = [](const std::string& signals, std::vector<std::string> arguments,
+                             const std::string& script) {
+        std::vector<std::string> command = job(std::move(arguments), script);
+        command.insert(command.begin(), {"env", "--ignore-signal=" + signals});
+        return command;
+    };
+    Process process(ignoring("HUP,TERM", {"-n", "2"}, "echo ready; sleep 2; echo done"));
+    REQUIRE(process.wait_for_output("[0] ready", 10s));
+    for (int i = 0; i < 6; ++i) {
+        kill(process.pid(), i % 2 == 0 ? SIGHUP : SIGTERM);
+        usleep(50'000);
+    }
+    const Finished result = process.finish(20s);
+    CHECK(result.exit_code == 0);
+    CHECK(result.out.find("[1] done") != std::string::npos);
+    CHECK(result.err == "");
+    const Finished failed = hocket::test::run(ignoring("CHLD", {"-n", "2"}, "exit 3"), 20s);
+    CHECK(failed.in_time);
+    CHECK(failed.exit_code == 3);
+}
+
+TEST_CASE("what ranks have written before their end is printed, also if the reader is slow") {
+    // 40 KiB lie in the pipe when the rank ends.
+    const std::string last = "head -c 40000 /dev/zero | tr '\\0' x; echo; echo end";
+    for (int i = 0; i < 5; ++i) {
+        const auto result = run_job({"-n", "2", "--grace", "0"}, last);
+        CHECK(result.exit_code == 0);
+        CHECK(lines_with_prefix(result.out, "[0] ").size() == 2);
+        CHECK(lines_with_prefix(result.out, "[1] ").size() == 2);
+    }
+    const std::string much = "head -c 2000000 /dev/zero | tr '\\0' x | fold -w 1000; ";
+    const auto slow = hocket::test::run(
+        {"sh", "-c", "\"$0\" -n 2 --grace 0.1 sh -c \"$1\" | { sleep 2; cat; }", HOCKET_RUN, much + last},
+        60s);
+    CHECK(slow.exit_code == 0);
+    for (const char* rank : {"[0] ", "[1] "}) CHECK(lines_with_prefix(slow.out, rank).size() == 2002);
 }
 
 TEST_CASE("a second signal kills") {

@@ -92,6 +92,7 @@ class Job {
     void look_at_stdout();
     void take_signals();
     void read_output(Rank& rank, int stream);
+    void read_rest(Rank& rank, int stream);
     void reap();
     void finish(std::size_t index);
     void note_failures(std::vector<std::size_t> exited);
@@ -125,10 +126,21 @@ class Job {
     bool is_stdout_lost_ = false;
 };
 
+bool is_ignored(int signal) {
+    struct sigaction now = {};
+    sigaction(signal, nullptr, &now);
+    return now.sa_handler == SIG_IGN;
+}
+
 void Job::start() {
     sigset_t set;
     sigemptyset(&set);
-    for (int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
+    // Signals that this process was started to ignore, as nohup and shells' background jobs are, stay
+    // ignored.
+    for (const int number : {SIGINT, SIGTERM, SIGHUP})
+        if (!is_ignored(number)) sigaddset(&set, number);
+    signal(SIGCHLD, SIG_DFL);  // a process that ignores it cannot wait for children
+    sigaddset(&set, SIGCHLD);
     if (recordings_) sigaddset(&set, SIGUSR1);
     sigprocmask(SIG_BLOCK, &set, nullptr);
     signal(SIGPIPE, SIG_IGN);
@@ -237,6 +249,21 @@ void Job::read_output(Rank& rank, int stream) {
     fd = -1;
 }
 
+// Reads what a rank that has ended has left in its pipe, also if the reader of hocket-run's output is slow. A
+// process that has left the rank's group may go on writing: no more than the largest pipe holds is read.
+void Job::read_rest(Rank& rank, int stream) {
+    constexpr std::size_t largest_pipe = 1 << 20;
+    char bytes[16384];
+    const int fd = rank.process.output[stream];
+    for (std::size_t all = 0; fd >= 0 && all < largest_pipe;) {
+        const ssize_t got = read(fd, bytes, sizeof bytes);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return;
+        rank.readers[stream].add({bytes, static_cast<std::size_t>(got)});
+        all += static_cast<std::size_t>(got);
+    }
+}
+
 void Job::reap() {
     std::vector<std::size_t> exited;
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
@@ -264,6 +291,7 @@ void Job::finish(std::size_t index) {
     guard_->forget(rank.process.pid);
     waitpid(rank.process.pid, nullptr, 0);
     for (int stream : {0, 1}) {
+        read_rest(rank, stream);
         rank.readers[stream].finish();
         if (rank.process.output[stream] >= 0) close(std::exchange(rank.process.output[stream], -1));
     }
