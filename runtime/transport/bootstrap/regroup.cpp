@@ -26,7 +26,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto time_to_listen = 5s;
-constexpr auto probe_interval = 20ms, longest_probe = 200ms;
+constexpr Clock::duration probe_interval = 20ms, longest_probe = 200ms, longest_pause = 1s;  // of probes
 constexpr auto pause_between_attempts = 10ms;
 constexpr auto leaders_last_word = 500ms;  // a leader whose time is over still says so
 constexpr std::size_t most_said = 1 << 20;
@@ -131,8 +131,7 @@ class Recovery::Leader {
                 if (is_late || recovery_.doubt_.was_given_up || have_all_ended(others)) stay_behind(others);
             }
             loop_.turn(std::min(deadline_, Clock::now() + probe_interval));
-            for (const int rank : expected)
-                if (recovery_.is_gone(rank)) recovery_.note_lost(rank);
+            probe(expected);
         }
         Regrouped result{survivors(), {}};
         if (result.survivors.size() == 1) return result;
@@ -164,6 +163,21 @@ class Recovery::Leader {
                 .admit = [this](Admitted guest) { admit(std::move(guest)); },
                 .refuse = [this](const Hello& hello) { return objection_to(hello); },
                 .is_quiet = true};
+    }
+
+    // Looks which ranks have ended. A probe of a host that does not answer takes longest_probe, and of a rank
+    // that comes late a place in the queue of its socket. So there are few between two turns of the loop, in
+    // which live ranks are admitted, and fewer and fewer of one rank.
+    void probe(const std::vector<int>& ranks) {
+        const Clock::time_point end = Clock::now() + probe_interval;
+        for (std::size_t i = 0; i < ranks.size() && (i == 0 || Clock::now() < end); ++i) {
+            const int rank = ranks[next_probed_++ % ranks.size()];
+            Probe& probe = probes_[rank];
+            if (Clock::now() < probe.next) continue;
+            if (recovery_.is_gone(rank)) recovery_.note_lost(rank);
+            probe.next = Clock::now() + probe.pause;
+            probe.pause = std::min(2 * probe.pause, longest_pause);
+        }
     }
 
     std::string objection_to(const Hello& hello) const {
@@ -290,6 +304,12 @@ class Recovery::Leader {
     SocketLoop loop_{SocketLoop::Way::poll};
     std::map<int, std::unique_ptr<Member>> members_;
     Admission admission_;
+    struct Probe {
+        Clock::time_point next{};
+        Clock::duration pause = probe_interval;  // after the next one
+    };
+    std::map<int, Probe> probes_;  // by rank
+    std::size_t next_probed_ = 0;
 };
 
 // ---- All -----------------------------------------------------------------------------------------
