@@ -702,6 +702,17 @@ class Compressed(Case):
             except hocket.InvalidArgumentError:
                 pass
 
+    def test_many_pieces(self):
+        """Shorter and longer than what is decompressed at a time. One as long as all of them takes as long."""
+        chance = random.Random(4)
+        plain = [chance.randbytes(chance.choice([0, 1, 100, 60_000, 65_536, 300_000])) for _ in range(60)]
+        for name, compress in self.ways():
+            with self.subTest(name=name):
+                data = b"".join(map(compress, plain))
+                self.assertEqual(decompress(1, data), b"".join(plain))
+                self.refused(hocket.InvalidArgumentError, "sample 1 .* is cut off", lambda data=data: decompress(1, data[:-3]))
+                self.refused(hocket.InvalidArgumentError, "sample 1 begins with b'xxxx'", lambda data=data: decompress(1, data + b"xxxx"))
+
     def test_not_compressed(self):
         self.refused(hocket.InvalidArgumentError, "sample 3 begins with b'plai', as nothing does", lambda: decompress(3, b"plain"))
         self.assertEqual(decompress(3, b""), b"")

@@ -16,16 +16,18 @@ def decompress(key: int, encoded: Any) -> bytes:
         cache = hocket.Cache(source, decode=hocket.decoders.decompress, decoder="decompress")
 
     zstd needs Python 3.14 or the package zstandard, lz4 the package lz4. Other threads run while it works."""
-    rest, found = memoryview(encoded), []
+    rest, found = memoryview(encoded).cast("B"), []
     while len(rest) > 0:  # a sample may be several compressed pieces
         name, one = _decompressor(f"sample {key}", rest)
-        try:
-            found.append(one.decompress(rest))
-        except Exception as error:  # each library has one of its own
-            raise invalid(f"sample {key} cannot be decompressed by {name}: {error}") from error
-        if not one.eof:
-            raise invalid(f"sample {key} cannot be decompressed by {name}: it is cut off")
-        rest = memoryview(one.unused_data or b"")
+        while not one.eof:
+            if len(rest) == 0:
+                raise invalid(f"sample {key} cannot be decompressed by {name}: it is cut off")
+            part = rest[:_PIECE]  # what follows the piece is copied, so it is not to be all of the sample
+            try:
+                found.append(one.decompress(part))
+            except Exception as error:  # each library has one of its own
+                raise invalid(f"sample {key} cannot be decompressed by {name}: {error}") from error
+            rest = rest[len(part) - len(one.unused_data or b""):]
     return found[0] if len(found) == 1 else b"".join(found)
 
 
