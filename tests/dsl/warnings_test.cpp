@@ -96,6 +96,16 @@ TEST_CASE("what the proof needs is not needless, whatever becomes of it") {
               .empty());
 }
 
+TEST_CASE("what is only sent on is needed") {
+    CHECK(warnings_of("algorithm relayed gather(x, root) over g where g.size > 2 {\n"
+                      "    each q in g where q != root and (root + 1) mod g.size != q\n"
+                      "        x[q] : q -> root + 1\n"
+                      "    each q in g where q != root\n"
+                      "        x[q] : root + 1 -> root\n"
+                      "}\n")
+              .empty());
+}
+
 TEST_CASE("a transfer that some arguments need is needed") {
     CHECK(warnings_of("algorithm a all_gather(x; again = 0) over g {\n"
                       "    each r in g, q in g where q != r and (again == 0 or q != r + 1)\n"

@@ -302,7 +302,7 @@ TEST_CASE("every collective on memory of devices gives the host's bits, with eve
 }
 
 TEST_CASE("buffers of several MiB go to and from devices in pieces") {
-    for (const std::string hosts : {"a", "abc", "aabb"}) {
+    for (const std::string hosts : {"a", "aa", "abc", "aabb"}) {
         if (hosts == "abc" && !is_long_form()) continue;  // "aabb" has messages, too
         INFO(hosts);
         CHECK(run_on_devices(hosts, [](const Cuda& cuda, hkt_comm* comm) {

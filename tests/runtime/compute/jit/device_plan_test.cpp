@@ -1,6 +1,7 @@
 // Plans for a device, by their twins on the processor: the host's bits, however the work is divided.
 #include <fmt/format.h>
 
+#include <array>
 #include <atomic>
 #include <fstream>
 #include <random>
@@ -8,6 +9,7 @@
 
 #include "tests/dsl/cases.hpp"
 #include "tests/runtime/compute/jit/device_ranks.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/long_form.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
@@ -571,6 +573,51 @@ TEST_CASE("ranks that wait for packets in vain give up, and say for which rank a
         }
         CHECK(is_said);
         CHECK(ranks.control(1).abort == 1);
+    }
+}
+
+TEST_CASE("a rank that is a start ahead leaves the packets of the last one alone") {
+    constexpr std::size_t late = 1;
+    for (const std::uint64_t epoch : {0u, 1u}) {
+        INFO("epoch " << epoch);
+        DeviceRanks ranks = four_ranks_by_packets(), by_host = four_ranks_by_packets();
+        ranks.set_epoch(epoch);
+        ranks.fill(0);
+        for (std::size_t r = 0; r < 4; ++r) ranks.arguments(r).deadline = 5'000'000'000;
+        // The late rank has sent its packets, and finds none before all others wait for those of its next
+        // start.
+        std::atomic<bool> has_sent = false, were_ahead = false;
+        std::array<std::atomic<int>, 4> start{};
+        std::array<std::atomic<bool>, 4> waits{};
+        const auto others_wait = [&] { return waits[0] && waits[2] && waits[3]; };
+        ranks.at_poll = [&](std::size_t rank) {
+            if (rank != late) {
+                if (start[rank] == 1) waits[rank] = true;
+                return;
+            }
+            has_sent = true;
+            if (start[late] == 0) were_ahead = test::eventually(others_wait, std::chrono::seconds(3));
+        };
+        std::vector<DeviceRanks::Bytes> results(8);
+        std::vector<std::thread> streams;
+        for (std::size_t r = 0; r < 4; ++r)
+            streams.emplace_back([&, r] {
+                while (r != late && !has_sent) std::this_thread::yield();
+                for (; start[r] < 2; ++start[r]) {
+                    const auto number = static_cast<std::size_t>(start[r]);
+                    ranks.fill(r, number);
+                    ranks.launch(r, {.by_packets = true});
+                    results[number * 4 + r] = ranks.buffers(r);
+                }
+            });
+        for (std::thread& stream : streams) stream.join();
+        CHECK(were_ahead);
+        for (std::size_t number = 0; number < 2; ++number) {
+            by_host.fill(number);
+            by_host.run_by_host();
+            for (std::size_t r = 0; r < 4; ++r) CHECK(results[number * 4 + r] == by_host.buffers(r));
+        }
+        for (std::size_t r = 0; r < 4; ++r) CHECK(ranks.report(r).taken == 0);
     }
 }
 

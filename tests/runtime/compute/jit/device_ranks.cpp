@@ -148,7 +148,10 @@ struct DeviceRanks::Thread : jit::TwinThread {
             std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
     }
     // Sleeping gets the processor back sooner than yielding, where other programs want it, too.
-    static void give_way(const TwinThread*) { std::this_thread::sleep_for(std::chrono::microseconds(5)); }
+    static void give_way(const TwinThread* thread) {
+        if (const Thread& own = of(thread); own.all->at_poll) own.all->at_poll(own.place.rank);
+        std::this_thread::sleep_for(std::chrono::microseconds(5));
+    }
 };
 
 DeviceRanks::DeviceRanks(const std::vector<dsl::RankProgram>& programs, DataType type,

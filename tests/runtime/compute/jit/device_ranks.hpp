@@ -77,6 +77,8 @@ class DeviceRanks {
 
     // If set, called by all threads; it may wait.
     std::function<void(const AtBarrier&)> at_barrier;
+    // If set, called by each thread that polls, with its rank; it may wait.
+    std::function<void(std::size_t)> at_poll;
     // Returns true if threads of a block have passed different numbers of barriers: on a device, some would
     // have waited for ever.
     bool barriers_differ() const { return barriers_differ_; }
