@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <future>
 #include <utility>
 
 #include "runtime/base/log.hpp"
@@ -185,21 +186,17 @@ bool ServerService::wait(Time::time_point until) {
 }
 
 std::string ServerService::stats() {
-    auto text = std::make_shared<std::string>();
-    std::mutex mutex;
-    std::condition_variable answered;
-    bool is_answered = false;
-    const bool is_posted = mailbox_.post([&] {
-        const Json stats = state();
-        const std::lock_guard lock(mutex);
-        *text = stats.dump();
-        is_answered = true;
-        answered.notify_all();
+    const auto answer = std::make_shared<std::promise<std::string>>();
+    const bool is_posted = mailbox_.post([this, answer] {
+        // An error is the caller's: the server goes on, and the caller must not wait for ever.
+        try {
+            // The name of a folder, for example, need not be UTF-8.
+            answer->set_value(state().dump(-1, ' ', false, Json::error_handler_t::replace));
+        } catch (...) {
+            answer->set_exception(std::current_exception());
+        }
     });
-    if (!is_posted) return "{}";
-    std::unique_lock lock(mutex);
-    answered.wait(lock, [&] { return is_answered; });
-    return *text;
+    return is_posted ? answer->get_future().get() : "{}";
 }
 
 Json ServerService::state() const {

@@ -48,6 +48,26 @@ TEST_CASE("a checkpoint that cannot be written is an error that names the server
     CHECK(problems(folder_goes) == "");
 }
 
+TEST_CASE("a server whose folder has a name that is not UTF-8 tells its state, and goes on") {
+    const auto outcomes = run_ranks({1}, [](int) {
+        const TemporaryFolder folder;
+        const std::string there = folder.path() + "/h\xf6he";
+        std::filesystem::create_directory(there);
+        const hkt_params_server_options options = server_in(there);
+        const Server server = start_server(options);
+        const Params params = open_worker(worker_options(hkt_params_server_address(server.get())));
+        must(hkt_params_checkpoint(params.get(), nullptr));
+        std::filesystem::rename(there, there + "-gone");
+        failure(hkt_params_checkpoint(params.get(), nullptr), HKT_ERROR_IO);
+        const char* text = nullptr;
+        must(hkt_params_server_stats(server.get(), &text));
+        says(text, "/h\xef\xbf\xbdhe");
+        std::filesystem::rename(there + "-gone", there);
+        train(params.get(), 1, 2);
+    });
+    CHECK(problems(outcomes) == "");
+}
+
 TEST_CASE("what a worker has pushed is in a checkpoint when it has left") {
     const auto outcomes = run_ranks({1}, [](int) {
         const TemporaryFolder folder, copy;
