@@ -117,11 +117,11 @@ void Root::depart(const Departed& departed) {
     departed_.emplace(worker, departed);
 }
 
-// Rounds of the worker below the result are in all weights.
 Clock Root::applied_by(Worker worker) const {
     if (staleness_) return lowest(clocks_);
-    const auto found = applied_.find(worker);
-    return found == applied_.end() ? 0 : lowest(found->second);
+    if (const auto found = applied_.find(worker); found != applied_.end()) return lowest(found->second);
+    const auto departed = departed_.find(worker);
+    return departed == departed_.end() ? 0 : departed->second.end;
 }
 
 // Determines how far workers had pushed that have not pushed all of it again: they said so themselves, or the

@@ -76,6 +76,8 @@ class Root {
     // that do not come back.
     std::vector<Lost> lost() { return std::exchange(lost_, {}); }
     std::optional<Clock> first_of(Worker worker) const;  // the first round that it takes part in, if known
+    // Returns a clock: the weights have all updates of the worker's rounds below it.
+    Clock applied_by(Worker worker) const;
     Clock clock(Chunk chunk) const { return clocks_[chunk]; }
     const Value& weights(Chunk chunk) const { return weights_[chunk]; }
     Clock lowest_clock() const;
@@ -130,7 +132,6 @@ class Root {
     void skip_rounds_without_workers();
     void know_members();
     void depart(const Departed& departed);
-    Clock applied_by(Worker worker) const;
     bool has_nothing_to_add(Worker worker, const Standing& standing) const;
     void name_what_is_lost();
     void begin_epoch();

@@ -281,11 +281,13 @@ void Shard::resume(Link& link, const Json& note) {
         link.close_when_sent();
     };
     if (!root_) return refuse(begun_anew);
-    if (clock() < covered)
+    // Without rounds the clock counts the updates of all workers, and `covered` this worker's.
+    const Clock has = job_->staleness ? clock() : root_->applied_by(worker);
+    if (has < covered)
         return refuse(
             fmt::format("this server goes on from round {}, but workers have kept no updates below round {}: "
                         "it has another checkpoint than the last one, or servers wrote none",
-                        clock(), covered));
+                        has, covered));
     const bool is_same = incarnation == root_->epoch().incarnation;
     if (is_same && !root_->has(worker))
         return refuse(fmt::format(

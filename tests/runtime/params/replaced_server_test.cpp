@@ -3,10 +3,14 @@
 
 #include <list>
 #include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
 
 #include "tests/runtime/params/notes.hpp"
 #include "tests/runtime/params/peer.hpp"
 #include "tests/runtime/params/training.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 using namespace hocket;
@@ -28,20 +32,34 @@ std::vector<std::unique_ptr<Server>> start_patient_server(const TemporaryFolder&
 }
 
 // Begins a job of two workers, numbers 0 and 1, and ends its server in order. Returns the name of the run.
-std::string leave_checkpoint(const Job& job, const TemporaryFolder& folder) {
+// rounds: without rounds in common, those of each worker whose updates the server has.
+std::string leave_checkpoint(const Job& job, const TemporaryFolder& folder,
+                             const std::vector<Clock>& rounds = {0, 0}) {
+    const std::size_t chunks = Layout(job, 1).chunks();
     const auto servers = start_patient_server(folder, false);
     std::list<Peer> workers;
     for (int i = 0; i < 2; ++i) workers.emplace_back(servers[0]->endpoint()).say(open_note(job));
     std::string run;
+    std::vector<Worker> numbers;
     for (Peer& worker : workers) {
         const Json opened = worker.note("opened").value();
         run = opened.at("run");
+        numbers.push_back(opened.at("number"));
         worker.say(reserve_note(opened.at("number"), run));
         worker.say(join_note(worker.note("reserved").value().at("first")));
     }
-    for (Peer& worker : workers)
-        while (worker.announcement(Layout(job, 1).chunks()).value().members.size() < workers.size()) {
-        }
+    auto number = numbers.begin();
+    for (Peer& worker : workers) {
+        auto told = worker.announcement(chunks).value();
+        while (told.members.size() < workers.size()) told = worker.announcement(chunks).value();
+        for (Clock round = 0; round < rounds[*number]; ++round)
+            for (Chunk chunk = 0; chunk < chunks; ++chunk)
+                worker.say(Sum{told.epoch, chunk, round, {*number}, nullptr},
+                           std::string(Layout(job, 1).place(chunk).bytes(), '\0'), Peer::Elements::dense);
+        ++number;
+    }
+    const auto clock = [&] { return Json::parse(servers[0]->stats()).at("clock").get<Clock>(); };
+    REQUIRE(eventually([&] { return clock() == rounds[0] + rounds[1]; }));
     servers[0]->finish();
     return run;
 }
@@ -78,4 +96,30 @@ TEST_CASE("what a refused worker says about others is told to those who stay") {
     REQUIRE(Json::parse(servers[0]->stats()).at("lost").size() == 1);
     CHECK_THAT(staying.note("lost").value().at("what"), Contains("worker 1 of rounds 0 to 2"));
     CHECK(staying.announcement(chunks).value().expected.empty());
+}
+
+// Otherwise all that the worker pushes from then on would be ignored: its next round would never come.
+TEST_CASE("without rounds in common, no worker is taken back by a server that lacks what it has not kept") {
+    std::mt19937 random(20261201);
+    for (int i = 0; i < 4; ++i) {
+        const TemporaryFolder folder;
+        Job job = small_job(2);
+        job.staleness = std::nullopt;
+        const std::vector<Clock> rounds = {random() % 3, 1 + random() % 3};
+        INFO("rounds of worker 0: " << rounds[0] << ", of worker 1: " << rounds[1]);
+        const std::string run = leave_checkpoint(job, folder, rounds);
+        const auto servers = start_patient_server(folder, true);
+        for (const Worker number : {0, 1})
+            for (const Clock lacks : {1, 0}) {
+                Peer worker(servers[0]->endpoint());
+                Json note = resume_note(run, number, {{0, 0}, {1, 0}}, Json::array());
+                note["covered"] = rounds[number] + lacks;
+                worker.say(note);
+                INFO("worker " << number << " has not kept rounds below " << note["covered"]);
+                if (lacks == 0)
+                    CHECK(worker.announcement(Layout(job, 1).chunks()));
+                else
+                    CHECK_THAT(worker.note("refused").value().at("why"), Contains("another checkpoint"));
+            }
+    }
 }
