@@ -28,6 +28,7 @@ constexpr std::chrono::milliseconds worker_tick_time = 50ms, worker_farewell_tim
 
 WorkerService::WorkerService(WorkerOptions options)
     : options_(std::move(options)),
+      deadline_(Time::now() + options_.timeout),
       job_(std::make_shared<const Job>(options_.job)),
       calculator_(options_.make_calculator(*job_)),
       gate_(gate_of(*job_)) {
@@ -39,7 +40,7 @@ WorkerService::WorkerService(WorkerOptions options)
     // Other workers can probably reach this one at the address from which it reaches the server.
     transport::Endpoint at = transport::bound_to(front).value();
     at.port = 0;
-    listener_ = transport::listen_on(at, Time::now() + options_.timeout, "");
+    listener_ = transport::listen_on(at, deadline_, "");
     self_.at = transport::bound_to(listener_).value().text();
     if (options_.rack.empty()) options_.rack = at.host;
     loop_.watch(mailbox_.fd(), EPOLLIN, mailbox_);
@@ -66,7 +67,7 @@ WorkerService::WorkerService(WorkerOptions options)
 }
 
 void WorkerService::wait_until_joined() {
-    const bool has_come = requests_.wait_until_joined(Time::now() + options_.timeout);
+    const bool has_come = requests_.wait_until_joined(deadline_);
     if (has_come) return;
     const std::string within = transport::seconds_text(options_.timeout);
     if (const std::string why = requests_.why_postponed(); !why.empty())

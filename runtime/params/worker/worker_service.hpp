@@ -93,6 +93,7 @@ class WorkerService final : private Link::Owner {
     PriorityGate* gate() const override { return gate_.get(); }
 
     WorkerOptions options_;
+    const Time::time_point deadline_;  // until when it must have joined
     const std::shared_ptr<const Job> job_;
     const std::shared_ptr<const Calculator> calculator_;
     const std::shared_ptr<Memory> memory_ = Memory::make();

@@ -2,8 +2,12 @@
 // processes and their faults.
 #include <catch2/catch.hpp>
 
+#include <future>
+
 #include "runtime/base/error.hpp"
+#include "runtime/transport/net/listening.hpp"
 #include "tests/runtime/params/training.hpp"
+#include "tests/support/eventually.hpp"
 
 using namespace hocket;
 using namespace hocket::test;
@@ -125,4 +129,33 @@ TEST_CASE("A pull in turn is asked for when the one before has come", "[params]"
     clients[0].reset();
     clients[1].reset();
     CHECK(servers[0]->wait(transport::Clock::now() + 20s));
+}
+
+TEST_CASE("A worker waits for its server and for others no longer than once its timeout", "[params]") {
+    const auto place = [] {
+        const transport::Socket free =
+            transport::listen_on({"127.0.0.1", 0}, transport::Clock::now() + 10s, "");
+        return transport::bound_to(free).value();
+    }();
+    const auto end_of_wait = [&](std::chrono::milliseconds timeout) {
+        try {
+            WorkerOptions options = worker_options(place, small_job(3));  // nobody else comes
+            options.timeout = timeout;
+            const Client client(std::move(options));
+        } catch (const Error& error) {
+            expect(error.status() == Status::timeout, error.what());
+        }
+        return transport::Clock::now();
+    };
+    // The first worker has no server for a part of its time. The second one comes when the first one is at
+    // the server, and waits less than that one's whole time.
+    auto first = std::async(std::launch::async, end_of_wait, 5000ms);
+    std::this_thread::sleep_for(2s);
+    ServerOptions options = server_options(1);
+    options.listen = place;
+    const Server server(std::move(options));
+    REQUIRE(eventually([&] { return server.stats().find("1 of 3 workers") != std::string::npos; }));
+    auto second = std::async(std::launch::async, end_of_wait, 3500ms);
+    const auto first_end = first.get(), second_end = second.get();
+    CHECK(first_end < second_end);
 }
