@@ -139,6 +139,16 @@ TEST_CASE("the table has a line for each method, with the time and the share tha
                Contains("layers        21.000000        3   42.9 %    3.000000    9.000000  1 2 3\n"));
 }
 
+TEST_CASE("a picture of work that takes no time has numbers where it needs them") {
+    const TemporaryFolder folder;
+    const std::string profile = folder.path() + "/nothing.json", file = folder.path() + "/plans.svg";
+    std::ofstream(profile) << R"({"startup": 0, "layers": [{"transfer": 0, "compute": 0}]})";
+    const Finished said = plan({profile, "--picture", file});
+    INFO(said.err);
+    REQUIRE(said.exit_code == 0);
+    CHECK_THAT(text_in(file), Contains("start-up") && !Contains("nan") && !Contains("inf"));
+}
+
 TEST_CASE("the picture shows when what happens: start-ups and transfers apart, each layer that computes") {
     const TemporaryFolder folder;
     const std::string file = folder.path() + "/plans.svg";

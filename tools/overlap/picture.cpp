@@ -86,12 +86,12 @@ class Picture {
 };
 
 void draw_key(Picture& picture, double unit) {
-    double x = 0;
+    double x = 0;  // in pixels: where all times are 0, a pixel stands for no time
     for (const auto& [kind, what] :
          {std::pair{"startup", "start-up"}, {"transfer", "transfer"}, {"compute", "computation"}}) {
-        picture.box(x, x + 20 * unit, 2, kind, "", what);
-        picture.text(left + x / unit + 26, 19, what);
-        x += 130 * unit;
+        picture.box(x * unit, (x + 20) * unit, 2, kind, "", what);
+        picture.text(left + x + 26, 19, what);
+        x += 130;
     }
 }
 
