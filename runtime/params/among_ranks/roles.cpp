@@ -95,11 +95,12 @@ std::unique_ptr<params::Server> serve(const engine::Communicator& communicator, 
 
 ParameterRole take_roles(engine::Communicator& communicator, int servers,
                          const std::function<params::WorkerOptions()>& make) {
-    const int workers = communicator.size() - servers, rank = communicator.rank();
+    const bool is_possible = servers >= 1 && servers < communicator.size();
+    const int workers = is_possible ? communicator.size() - servers : 0, rank = communicator.rank();
     ParameterRole role;
     WorkerOptions options;
     const auto introductions = together(communicator, [&] {
-        if (servers < 1 || workers < 1)
+        if (!is_possible)
             throw Error(Status::invalid_argument,
                         fmt::format("{} of {} ranks are to serve: there must be a server and a worker",
                                     servers, communicator.size()));

@@ -360,7 +360,9 @@ TEST_CASE("ranks that open the service differently all fail") {
     fails(1, HKT_ERROR_INVALID_ARGUMENT, "the communicator's",
           [](int, hkt_params_options& options) { options.number = 1; });
     fails(3, HKT_ERROR_INVALID_ARGUMENT, "3 of 3 ranks are to serve", [](int, hkt_params_options&) {});
-    fails(0, HKT_ERROR_INVALID_ARGUMENT, "0 of 3 ranks are to serve", [](int, hkt_params_options&) {});
+    for (const int servers : {0, -1, INT32_MIN, INT32_MAX})
+        fails(servers, HKT_ERROR_INVALID_ARGUMENT, std::to_string(servers) + " of 3 ranks are to serve",
+              [](int, hkt_params_options&) {});
     fails_with([](int rank) { return rank == 1 ? 2 : 1; }, HKT_ERROR_MISMATCH,
                "servers is 2 on rank 1, and 1 on rank 0", [](int, hkt_params_options&) {});
     fails_with([](int rank) { return rank == 1 ? 3 : 1; }, HKT_ERROR_INVALID_ARGUMENT,
