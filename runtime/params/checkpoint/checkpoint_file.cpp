@@ -63,21 +63,13 @@ fs::path folder_of(const fs::path& file) {
     return file.has_parent_path() ? file.parent_path() : fs::path(".");
 }
 
-bool is_new_name_of(const std::string& name, const fs::path& file) {
-    const std::string stem = file.filename().string() + ".";
-    return name.size() == stem.size() + random_letters + new_suffix.size() && name.starts_with(stem) &&
-           name.ends_with(new_suffix) &&
-           name.find_first_not_of("0123456789abcdef", stem.size()) == stem.size() + random_letters;
-}
-
-// A writer holds a lock on its file for as long as it lives, so an unlocked file was left by a dead one.
-void remove_what_dead_writers_left(const fs::path& file) {
-    std::error_code none;
-    for (fs::directory_iterator entry(folder_of(file), none), end; entry != end; entry.increment(none)) {
-        if (!is_new_name_of(entry->path().filename().string(), file)) continue;
-        const Descriptor left(open(entry->path().c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-        if (left.is_open() && flock(left.fd(), LOCK_EX | LOCK_NB) == 0) unlink(entry->path().c_str());
-    }
+// Returns the name of the checkpoint that this new file is to become; "": it is none.
+std::string name_to_be(const std::string& name) {
+    constexpr std::size_t added = 1 + random_letters + new_suffix.size();
+    if (name.size() <= added || !name.ends_with(new_suffix)) return "";
+    const std::size_t dot = name.size() - added, end = name.size() - new_suffix.size();
+    const bool is_new = name[dot] == '.' && name.find_first_not_of("0123456789abcdef", dot + 1) == end;
+    return is_new ? name.substr(0, dot) : "";
 }
 
 // A new checkpoint file, under a temporary name until it is published.
@@ -228,8 +220,21 @@ Checkpoint read_whole(const fs::path& path, const AllocateBuffer& allocate) {
 
 }  // namespace
 
+// A writer holds a lock on its file for as long as it lives, so an unlocked file was left by a dead one.
+void remove_what_dead_writers_left(const fs::path& folder,
+                                   const std::function<bool(const std::string& name)>& is_meant) {
+    std::error_code none;
+    for (fs::directory_iterator entry(folder, none), end; entry != end; entry.increment(none)) {
+        const std::string name = name_to_be(entry->path().filename().string());
+        if (name.empty() || !is_meant(name)) continue;
+        const Descriptor left(open(entry->path().c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+        if (left.is_open() && flock(left.fd(), LOCK_EX | LOCK_NB) == 0) unlink(entry->path().c_str());
+    }
+}
+
 void write_checkpoint(const fs::path& file, const Checkpoint& checkpoint) {
-    remove_what_dead_writers_left(file);
+    remove_what_dead_writers_left(folder_of(file),
+                                  [&](const std::string& name) { return name == file.filename(); });
     std::string header = encode_header(checkpoint);
     std::vector<iovec> pieces = {{header.data(), header.size()}};
     for (const CheckpointChunk& chunk : checkpoint.chunks)

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <string>
 
 #include "runtime/params/checkpoint/checkpoint.hpp"
 
@@ -16,6 +17,10 @@ namespace hocket::params {
 // symbolic link, the link is replaced. A new file is readable by this user only; a replaced file keeps its
 // mode. Throws Error(io) if the disk is full, or if the folder does not exist or is not writable.
 void write_checkpoint(const std::filesystem::path& file, const Checkpoint& checkpoint);
+
+// Removes the data that killed writers have left in the folder, of checkpoints whose names are meant.
+void remove_what_dead_writers_left(const std::filesystem::path& folder,
+                                   const std::function<bool(const std::string& name)>& is_meant);
 
 // Throws Error(io) if a checkpoint cannot be written to this file.
 void require_writable(const std::filesystem::path& file);

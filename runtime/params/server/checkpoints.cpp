@@ -149,7 +149,11 @@ void require_folder(const fs::path& folder, bool is_new) {
         throw Error(Status::io,
                     fmt::format("the folder for checkpoints, {}, cannot be used: {}; make it first",
                                 folder.string(), error ? error.message() : "it is not a folder"));
-    require_writable(folder / fmt::format("{}{}", prefix.substr(0, prefix.size() - 1), suffix));
+    const std::string probe = fmt::format("{}{}", prefix.substr(0, prefix.size() - 1), suffix);
+    require_writable(folder / probe);
+    // A checkpoint of whole rounds is as large as the weights, and its name is not written a second time.
+    remove_what_dead_writers_left(
+        folder, [&](const std::string& name) { return name == probe || name_of(name).has_value(); });
     std::error_code error;
     const std::set<std::uint32_t> found = servers_in(folder, error);
     if (is_new && !found.empty())

@@ -54,7 +54,8 @@ struct CheckpointOptions {
     bool accepts_torn = false;
 };
 
-// Throws Error(io) if checkpoints cannot be written to the folder. is_new: the job begins; then also throws
+// Throws Error(io) if checkpoints cannot be written to the folder. Removes what killed servers have left of
+// checkpoints that they were writing. is_new: the job begins; then also throws
 // Error(invalid_argument) if the folder has checkpoints, which the job would replace.
 void require_folder(const std::filesystem::path& folder, bool is_new);
 
