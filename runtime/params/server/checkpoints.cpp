@@ -63,12 +63,33 @@ std::optional<FileName> name_of(const fs::path& file) {
     return name.round ? std::optional(name) : std::nullopt;
 }
 
+// Calls `action` for the name of each checkpoint in the folder. A range-for would throw if a disk fails
+// halfway.
+template <typename Action>
+void for_each_name(const fs::path& folder, std::error_code& error, Action action) {
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+        if (const auto name = name_of(entry->path())) action(*name);
+}
+
 // Returns the indices of the servers that have checkpoints in the folder.
 std::set<std::uint32_t> servers_in(const fs::path& folder, std::error_code& error) {
     std::set<std::uint32_t> servers;
-    for (const auto& entry : fs::directory_iterator(folder, error))
-        if (const auto name = name_of(entry.path())) servers.insert(name->index);
+    for_each_name(folder, error, [&](const FileName& name) { servers.insert(name.index); });
     return servers;
+}
+
+std::vector<Clock> list_whole_rounds(const fs::path& folder, std::uint32_t index, std::error_code& error) {
+    std::vector<Clock> rounds;
+    for_each_name(folder, error, [&](const FileName& name) {
+        if (name.index == index && name.round) rounds.push_back(*name.round);
+    });
+    std::sort(rounds.begin(), rounds.end());
+    return rounds;
+}
+
+[[noreturn]] void cannot_list(const fs::path& folder, const std::error_code& error) {
+    throw Error(Status::io, fmt::format("the folder for checkpoints, {}, cannot be read: {}", folder.string(),
+                                        error.message()));
 }
 
 std::uint32_t the_only_server(const fs::path& folder) {
@@ -156,6 +177,7 @@ void require_folder(const fs::path& folder, bool is_new) {
         folder, [&](const std::string& name) { return name == probe || name_of(name).has_value(); });
     std::error_code error;
     const std::set<std::uint32_t> found = servers_in(folder, error);
+    if (error) cannot_list(folder, error);
     if (is_new && !found.empty())
         throw Error(Status::invalid_argument,
                     fmt::format("{} is a checkpoint, which a new job would replace; continue from it with "
@@ -164,13 +186,8 @@ void require_folder(const fs::path& folder, bool is_new) {
 }
 
 std::vector<Clock> whole_rounds_in(const fs::path& folder, std::uint32_t index) {
-    std::vector<Clock> rounds;
-    std::error_code error;
-    for (const auto& entry : fs::directory_iterator(folder, error))
-        if (const auto name = name_of(entry.path()); name && name->index == index && name->round)
-            rounds.push_back(*name->round);
-    std::sort(rounds.begin(), rounds.end());
-    return rounds;
+    std::error_code ignored;
+    return list_whole_rounds(folder, index, ignored);
 }
 
 namespace {
@@ -197,12 +214,20 @@ CheckpointAge known_age_of(const fs::path& file, const fs::path& folder, std::ui
     }
 }
 
+// The same as whole_rounds_in(), but a restored server must not overlook one. Throws Error(io).
+std::vector<Clock> all_whole_rounds_in(const fs::path& folder, std::uint32_t index) {
+    std::error_code error;
+    std::vector<Clock> rounds = list_whole_rounds(folder, index, error);
+    if (error) cannot_list(folder, error);
+    return rounds;
+}
+
 // file: server-0.checkpoint.
 fs::path latest(const fs::path& file, const fs::path& folder, std::uint32_t index) {
     fs::path best = file;
     CheckpointAge age;
     if (std::error_code ignored; fs::exists(file, ignored)) age = known_age_of(file, folder, index);
-    const std::vector<Clock> rounds = whole_rounds_in(folder, index);
+    const std::vector<Clock> rounds = all_whole_rounds_in(folder, index);
     for (auto round = rounds.rbegin(); round != rounds.rend(); ++round) {
         const fs::path other = file_of_round(folder, index, *round);
         const bool may_be_later = !age.is_known || *round > age.lowest;
@@ -216,7 +241,7 @@ fs::path latest(const fs::path& file, const fs::path& folder, std::uint32_t inde
 }
 
 fs::path of_whole_round(const fs::path& file, const fs::path& folder, std::uint32_t index, Clock round) {
-    const std::vector<Clock> rounds = whole_rounds_in(folder, index);
+    const std::vector<Clock> rounds = all_whole_rounds_in(folder, index);
     if (std::binary_search(rounds.begin(), rounds.end(), round)) return file_of_round(folder, index, round);
     const CheckpointAge age = age_of(file);
     if (age.is_known && age.lowest == round && age.highest == round) return file;
@@ -264,7 +289,7 @@ std::uint32_t next_incarnation(const fs::path& of_moment, const fs::path& folder
     constexpr std::uint32_t most_restarts_since = 16;  // of servers that wrote only the damaged checkpoint
     const CheckpointAge age = age_of(of_moment);
     std::uint32_t latest = age.incarnation;
-    for (const Clock round : whole_rounds_in(folder, index))
+    for (const Clock round : all_whole_rounds_in(folder, index))
         latest = std::max(latest, age_of(file_of_round(folder, index, round)).incarnation);
     std::error_code ignored;
     return latest + 1 + (!age.is_known && fs::exists(of_moment, ignored) ? most_restarts_since : 0);
@@ -393,22 +418,27 @@ void Checkpoints::write_file(const fs::path& file, const Snapshot& snapshot) con
     write_checkpoint(file, described(snapshot, name_));
 }
 
+struct Checkpoints::Work {
+    std::optional<Snapshot> snapshot, whole;
+    std::vector<Done> done;
+    bool has_stored_whole = false;
+    std::string error;
+};
+
 void Checkpoints::begin() {
-    struct Work {
-        std::optional<Snapshot> snapshot, whole;
-        std::vector<Done> done;
-        std::string error;
-    };
-    auto work = std::make_shared<Work>(Work{std::exchange(next_, {}), {}, std::exchange(next_done_, {}), ""});
+    auto work = std::make_shared<Work>();
+    work->snapshot = std::exchange(next_, {});
+    work->done = std::exchange(next_done_, {});
     if (!next_whole_.empty()) {
         work->whole = std::move(next_whole_.front());
         next_whole_.pop_front();
     }
     writes_moment_ = work->snapshot.has_value();
     if (writes_moment_) last_ = lowest_clock(*work->snapshot);
-    writer_ = start_thread("hkt-params-disk", [this, work, is_alive = is_alive_] {
+    const auto do_work = [this, work, is_alive = is_alive_] {
         try {
             if (work->whole) store_whole(*work->whole);
+            work->has_stored_whole = true;
             if (work->snapshot) store(*work->snapshot);
         } catch (const std::exception& failed) {
             work->error = failed.what();
@@ -416,15 +446,28 @@ void Checkpoints::begin() {
         mailbox_.post([this, work, is_alive] {
             if (!*is_alive) return;
             writer_.join();
-            writes_moment_ = false;
-            try_again_.reset();
-            if (!work->error.empty()) try_again_ = transport::Clock::now() + retry_time;
-            for (const auto& written : {work->whole, work->snapshot})
-                if (written) written_(*written, work->error);
-            for (const Done& tell : work->done) tell(work->error);
-            if (next_ || !next_whole_.empty()) begin();
+            ended(*work);
+            // After an error, whole rounds wait until it is time to try again.
+            if (next_ || (work->error.empty() && !next_whole_.empty())) begin();
         });
-    });
+    };
+    try {
+        writer_ = start_thread("hkt-params-disk", do_work);
+    } catch (const Error& failed) {
+        work->error = failed.what();
+        ended(*work);
+    }
+}
+
+void Checkpoints::ended(Work& work) {
+    writes_moment_ = false;
+    try_again_.reset();
+    if (!work.error.empty()) try_again_ = transport::Clock::now() + retry_time;
+    // Values are shared, so this copies no weights.
+    if (work.whole && !work.has_stored_whole) next_whole_.push_front(*work.whole);
+    for (const auto& written : {work.whole, work.snapshot})
+        if (written) written_(*written, work.error);
+    for (const Done& tell : work.done) tell(work.error);
 }
 
 }  // namespace hocket::params

@@ -66,7 +66,8 @@ void require_folder(const std::filesystem::path& folder, bool is_new);
 RestoredShard restore_shard(const CheckpointOptions& options, Memory& memory,
                             const MakeCalculator& make_calculator);
 
-// Returns the whole rounds that have checkpoints in the folder, ascending.
+// Returns the whole rounds that have checkpoints in the folder, ascending; some may be missing if the folder
+// cannot be read.
 std::vector<Clock> whole_rounds_in(const std::filesystem::path& folder, std::uint32_t index);
 
 // Used only on the service's thread. Files are written on a separate thread, one at a time.
@@ -92,14 +93,17 @@ class Checkpoints {
     using Done = std::function<void(const std::string& error)>;
     void write(Snapshot snapshot, Done done = {});
     // The same for whole rounds, but each one is written, in order, so that the servers always have one in
-    // common. Workers proceed only a limited number of rounds ahead of what is written.
+    // common: one that failed is tried again with the next checkpoint. Workers proceed only a limited number of rounds ahead of what is written.
     void write_whole(Snapshot cut);
     std::vector<Clock> whole_rounds() const { return whole_rounds_in(folder_, name_.index); }
     // Writes the last checkpoint; it is on the disk when this returns. Throws Error(io).
     void finish(const Snapshot& snapshot);
 
   private:
+    struct Work;
+
     void begin();
+    void ended(Work& work);
     void store(const Snapshot& snapshot) const;
     void store_whole(const Snapshot& cut) const;
     void write_file(const std::filesystem::path& file, const Snapshot& snapshot) const;
