@@ -93,7 +93,8 @@ class Checkpoints {
     using Done = std::function<void(const std::string& error)>;
     void write(Snapshot snapshot, Done done = {});
     // The same for whole rounds, but each one is written, in order, so that the servers always have one in
-    // common: one that failed is tried again with the next checkpoint. Workers proceed only a limited number of rounds ahead of what is written.
+    // common: one that failed is tried again with the next checkpoint. Workers proceed only a limited number
+    // of rounds ahead of what is written.
     void write_whole(Snapshot cut);
     std::vector<Clock> whole_rounds() const { return whole_rounds_in(folder_, name_.index); }
     // Writes the last checkpoint; it is on the disk when this returns. Throws Error(io).

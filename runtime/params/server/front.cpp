@@ -45,7 +45,7 @@ Front::Front(std::uint32_t servers, Own own, MakeCalculator make_calculator,
 
 void Front::restore(Job job, std::string run, std::uint32_t incarnation) {
     incarnation_ = incarnation;
-    beginning_ = {job, 0, {}, false, std::move(run)};
+    beginning_ = {job, 0, {}, {}, std::move(run)};
     job_ = std::move(job);
     beginning_->servers = used_servers();
     next_ = Worker{incarnation} << bits_within_incarnation;
@@ -95,20 +95,21 @@ void Front::take_open(Link& link, const Json& note) {
 
 void Front::try_to_begin() {
     if (beginning_ || !job_ || callers_.size() < job_->workers || !places()) return;
-    Beginning beginning{*job_, used_servers(), {}, false, random_hex(8), every_};
+    Beginning beginning{*job_, used_servers(), {}, {}, random_hex(8), every_};
     std::set<Worker> taken;
     for (const Caller& caller : callers_)
         if (caller.wanted) taken.insert(*caller.wanted);
     std::vector<std::pair<Caller, Worker>> answers;
-    std::set<Worker> given;
+    std::set<Worker> given, givers;
     for (const Caller& caller : callers_) {
         while (!caller.wanted && taken.contains(next_)) ++next_;
         const Worker number = caller.wanted ? *caller.wanted : next_++;
         given.insert(number);
         answers.emplace_back(caller, number);
-        beginning.has_weights |= caller.has_weights;
+        if (caller.has_weights) givers.insert(number);
     }
     beginning.founders.assign(given.begin(), given.end());
+    beginning.givers.assign(givers.begin(), givers.end());
     next_ = std::max(next_, *given.rbegin() + 1);
     beginning_ = beginning;
     callers_.clear();
@@ -187,7 +188,7 @@ void Front::tell_server(std::uint32_t index) {
                     {"servers", beginning.servers},
                     {"all_servers", servers_},
                     {"founders", beginning.founders},
-                    {"has_weights", beginning.has_weights},
+                    {"givers", beginning.givers},
                     {"run", beginning.run},
                     {"every", beginning.every}});
 }

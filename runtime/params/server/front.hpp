@@ -27,9 +27,9 @@ class Front {
         Job job;
         std::uint32_t servers = 1;  // how many have chunks
         std::vector<Worker> founders;
-        bool has_weights = false;
-        std::string run;          // a name for this run of the job, unique among all runs
-        std::uint64_t every = 1;  // rounds between two checkpoints, of all servers
+        std::vector<Worker> givers;  // those of them that have first weights; the servers use the first one's
+        std::string run;             // a name for this run of the job, unique among all runs
+        std::uint64_t every = 1;     // rounds between two checkpoints, of all servers
     };
     struct Own {
         std::string at, rack;  // this server's address, and its rack

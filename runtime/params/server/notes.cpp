@@ -90,12 +90,9 @@ void ServerService::take_from_first(const Json& note) {
         return done();
     }
     if (say != "begin" || shard_ || !index_) return;
-    Front::Beginning beginning{decode_job(note.at("job").get<std::string>()),
-                               0,
-                               {},
-                               note.at("has_weights").get<bool>(),
-                               said_name(note.at("run")),
-                               said_number(note.at("every"), UINT32_MAX)};
+    Front::Beginning beginning{
+        decode_job(note.at("job").get<std::string>()), 0, {}, {}, said_name(note.at("run")),
+        said_number(note.at("every"), UINT32_MAX)};
     if (beginning.every == 0) throw ProtocolError("it asked for a checkpoint every 0 rounds");
     beginning.servers = static_cast<std::uint32_t>(said_number(note.at("servers"), most_servers));
     const auto all_servers = static_cast<std::uint32_t>(said_number(note.at("all_servers"), most_servers));
@@ -103,6 +100,12 @@ void ServerService::take_from_first(const Json& note) {
         beginning.servers > Layout(beginning.job, 1).chunks())
         throw ProtocolError("it began a job with an impossible number of servers");
     for (const Json& founder : note.at("founders")) beginning.founders.push_back(said_worker(founder));
+    for (const Json& giver : note.at("givers")) beginning.givers.push_back(said_worker(giver));
+    const auto is_founder = [&](Worker giver) {
+        return std::count(beginning.founders.begin(), beginning.founders.end(), giver) > 0;
+    };
+    if (!std::all_of(beginning.givers.begin(), beginning.givers.end(), is_founder))
+        throw ProtocolError("it expects first weights of workers that the job does not begin with");
     options_.servers = all_servers;
     begin(beginning);
 }

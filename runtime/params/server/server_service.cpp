@@ -255,7 +255,7 @@ void ServerService::done() {
 void ServerService::begin(const Front::Beginning& beginning) {
     have_shard({beginning.job, *index_, beginning.servers, options_.servers, beginning.run, beginning.every},
                std::nullopt);
-    shard_->begin(beginning.founders, beginning.has_weights);
+    shard_->begin(beginning.founders, beginning.givers);
     for (auto& [link, note] : std::exchange(early_, {}))
         if (link->is_open()) received(*link, note);
 }

@@ -63,7 +63,7 @@ Bounds Shard::bounds() const {
 
 // ---- The beginning ---------------------------------------------------------------------------------------
 
-void Shard::begin(const std::vector<Worker>& founders, bool has_weights) {
+void Shard::begin(const std::vector<Worker>& founders, const std::vector<Worker>& givers) {
     const std::size_t chunks = layout_->chunks_of(index_);
     first_.clocks.assign(chunks, 0);
     for (const Worker worker : founders) {
@@ -71,8 +71,9 @@ void Shard::begin(const std::vector<Worker>& founders, bool has_weights) {
         workers_[worker].gone_since = transport::Clock::now();
     }
     first_.weights.assign(chunks, nullptr);
-    missing_weights_ = has_weights ? chunks : 0;
-    if (!has_weights) {
+    givers_.insert(givers.begin(), givers.end());
+    missing_weights_ = givers.empty() ? 0 : chunks;
+    if (givers.empty()) {
         for (Chunk chunk = 0; chunk < chunks; ++chunk)
             first_.weights[chunk] = arithmetic_.zero_weights(chunk);
         is_accepted_ = true;
@@ -92,13 +93,35 @@ void Shard::restore(Snapshot snapshot) {
     deliver();
 }
 
+// All servers must take the weights of one worker: they know the same givers, and wait for the lowest until
+// it is given up. If no giver is left, a worker that has come since may be one.
 void Shard::ask_for_weights() {
-    if (missing_weights_ == 0 || giver_) return;
-    for (const auto& [worker, standing] : workers_)
-        if (standing.link && standing.has_weights) {
-            giver_ = worker;
-            return standing.link->send(Json{{"say", "give_weights"}});
-        }
+    if (missing_weights_ == 0) return;
+    const auto can_give = [](const auto& one) { return one.second.link && one.second.has_weights; };
+    if (givers_.empty())
+        if (const auto found = std::find_if(workers_.begin(), workers_.end(), can_give);
+            found != workers_.end())
+            givers_.insert(found->first);
+    if (givers_.empty()) return;
+    const auto giver = workers_.find(*givers_.begin());
+    if (giver == workers_.end() || !can_give(*giver) || asked_ == giver->second.link) return;
+    asked_ = giver->second.link;
+    giver->second.link->send(Json{{"say", "give_weights"}});
+}
+
+// Forgets what the worker has given, too: weights of two workers do not fit together.
+void Shard::forget_giver(Worker worker) {
+    const bool gives = missing_weights_ > 0 && givers_.contains(worker) && *givers_.begin() == worker;
+    givers_.erase(worker);
+    if (!gives) return;
+    asked_ = nullptr;
+    missing_weights_ = first_.weights.size();
+    first_.weights.assign(missing_weights_, nullptr);
+    if (layout_->servers() > 1)
+        log_line(
+            "hocket-params: server {}: takes the first weights of another worker than worker {}, which is "
+            "gone; a server that had all of that one's before goes on with them",
+            index_, worker);
 }
 
 void Shard::take_first_weights(const Weights& weights) {
@@ -167,7 +190,6 @@ void Shard::arrive(Worker worker, Link& link, const Json& note) {
     if (standing.link && standing.link != &link) {
         // The worker reconnected before the end of its old connection was noticed.
         standing.link->user = nullptr;
-        if (giver_ == worker) giver_.reset();
         standing.link->close_when_sent();
     }
     standing.link = &link;
@@ -185,6 +207,7 @@ void Shard::reserve(Link& link, const Json& note) {
     const bool has_weights = note.at("has_weights").get<bool>();
     arrive(worker, link, note);
     workers_[worker].has_weights = has_weights;
+    if (!has_weights) forget_giver(worker);
     ask_for_weights();
     if (!root_) {
         early_[worker] = note;
@@ -338,7 +361,7 @@ void Shard::take(Link& link, const Message& message) {
     const Worker worker = worker_of(link);
     if (const auto* const weights = std::get_if<Weights>(&message)) {
         if (root_) return;  // another worker has given them meanwhile
-        if (giver_ != worker) throw ProtocolError("it sent weights that nobody asked for");
+        if (asked_ != &link) throw ProtocolError("it sent weights that nobody asked for");
         return take_first_weights(*weights);
     }
     if (!root_) throw ProtocolError("it pushed or pulled before the job had begun");
@@ -428,10 +451,7 @@ void Shard::lost(Link& link, const std::string& why) {
     standing.gone_since = transport::Clock::now();
     log_line("hocket-params: server {}: the connection with worker {} ({}) broke: {}", index_, worker,
              standing.at, why);
-    if (giver_ == worker) {
-        giver_.reset();
-        ask_for_weights();
-    }
+    if (asked_ == &link) asked_ = nullptr;  // it is asked again when it is back
     standing.is_suspected = true;
     if (!root_) return;
     root_->suspect(worker);
@@ -442,7 +462,7 @@ void Shard::remove(Worker worker) {
     workers_.erase(worker);
     first_.firsts.erase(worker);
     postponed_.erase(worker);
-    if (giver_ == worker) giver_.reset();
+    forget_giver(worker);
     ask_for_weights();
     if (root_) root_->remove(worker);
     deliver();
@@ -495,8 +515,8 @@ void Shard::tick(Worker worker, Standing& standing, transport::Clock::time_point
 
 std::string Shard::waits_for() const {
     if (has_begun()) return "";
-    return giver_ ? fmt::format("worker {} has not sent all of the first weights", *giver_)
-                  : "no worker that has the first weights has come";
+    return !givers_.empty() ? fmt::format("worker {} has not sent all of the first weights", *givers_.begin())
+                            : "no worker that has the first weights has come";
 }
 
 Json Shard::stats() const {

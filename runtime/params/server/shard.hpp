@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,9 +40,9 @@ class Shard {
           std::shared_ptr<Memory> memory, std::shared_ptr<const Calculator> calculator, ShardTerms terms,
           std::uint64_t every, bool has_checkpoints, const std::string& rack);
 
-    // Founders take part from round 0 on. has_weights: one of them provides the first weights; otherwise they
-    // are zeros.
-    void begin(const std::vector<Worker>& founders, bool has_weights);
+    // Founders take part from round 0 on. givers: those of them that have first weights, of whom the lowest
+    // provides them; if there are none, the first weights are zeros.
+    void begin(const std::vector<Worker>& founders, const std::vector<Worker>& givers);
     void restore(Snapshot snapshot);
     // After this call any worker continues from the checkpoint, even if no former member comes back and the
     // other servers' checkpoints are of other rounds.
@@ -104,6 +105,7 @@ class Shard {
     void arrive(Worker worker, Link& link, const nlohmann::json& note);
     void ask_for_weights();
     void take_first_weights(const Weights& weights);
+    void forget_giver(Worker worker);
     void remove(Worker worker);
     void tick(Worker worker, Standing& standing, transport::Clock::time_point now);
     void deliver();
@@ -131,7 +133,8 @@ class Shard {
     // Used before all first weights are here: the weights so far, and what workers have said meanwhile.
     Snapshot first_;
     std::size_t missing_weights_ = 0;
-    std::optional<Worker> giver_;
+    std::set<Worker> givers_;      // who can give the weights, and are not given up; the lowest does
+    const Link* asked_ = nullptr;  // the giver's connection, if it was asked on it
     std::map<Worker, nlohmann::json> early_;
 
     // For a server that continues from a checkpoint: any worker may continue from it. New workers are told

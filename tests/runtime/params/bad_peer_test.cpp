@@ -2,10 +2,12 @@
 // correct processes, and break only their own connections.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <list>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <random>
 #include <thread>
 
 #include "runtime/base/error.hpp"
@@ -380,6 +382,79 @@ TEST_CASE("a server waits for the first weights, whatever others say meanwhile")
     for (int round = 0; round < 3; ++round) team.train();
 }
 
+TEST_CASE("all servers ask one worker for the first weights, in whatever order workers come to them") {
+    std::mt19937 random(20261201);
+    for (int i = 0; i < 8; ++i) {
+        const auto servers = start_servers(2, forget_quickly);
+        const Job job = small_job(3);
+        std::vector<Worker> numbers = {0, 1, 2};
+        const Worker giver = static_cast<Worker>(random() % 3);
+        const auto has_weights = [&](Worker number) { return number >= giver; };
+        std::list<Peer> founders;
+        for (const Worker number : numbers)
+            founders.emplace_back(servers[0]->endpoint())
+                .say(with(with(open_note(job), "number", number), "has_weights", has_weights(number)));
+        const std::string run = founders.front().note("opened").value().at("run");
+        std::list<Peer> peers;
+        for (std::size_t server = 0; server < 2; ++server) {
+            std::shuffle(numbers.begin(), numbers.end(), random);
+            INFO("server " << server << ", giver " << giver << ", order " << Json(numbers).dump());
+            Peer* asked = nullptr;
+            for (const Worker number : numbers) {
+                Peer& peer = peers.emplace_back(servers[server]->endpoint());
+                peer.say(with(with(reserve_note(number, run), "server", server), "has_weights",
+                              has_weights(number)));
+                REQUIRE(peer.note("terms"));  // the server knows it
+                if (number == giver) asked = &peer;
+            }
+            CHECK(Json::parse(servers[server]->stats()).at("waits_for") ==
+                  "worker " + std::to_string(giver) + " has not sent all of the first weights");
+            CHECK(asked->note("give_weights"));
+        }
+    }
+}
+
+TEST_CASE("no first weights stay of a worker that is gone before a server has all of them") {
+    std::mt19937 random(20261201);
+    const Job job = small_job(2);
+    const std::size_t chunks = Layout(job, 1).chunks();
+    for (int i = 0; i < 4; ++i) {
+        const auto servers = start_servers(1, forget_quickly);
+        Peer dying(servers[0]->endpoint());
+        dying.say(with(with(open_note(job), "number", 0), "has_weights", true));
+        Buffers given, pulled;
+        given.fill(1000);
+        std::unique_ptr<Client> staying;
+        std::string error;
+        std::thread thread([&] {
+            try {
+                WorkerOptions options = worker_options(servers[0]->endpoint(), job);
+                options.number = 1;
+                const auto pointers = given.pointers();
+                options.first_weights = {pointers.begin(), pointers.end()};
+                staying = std::make_unique<Client>(std::move(options));
+            } catch (const std::exception& caught) {
+                error = caught.what();
+            }
+        });
+        const auto opened = dying.note("opened");
+        if (opened) {
+            dying.say(with(reserve_note(0, opened->at("run")), "has_weights", true));
+            dying.note("give_weights");
+            for (std::size_t left = 1 + random() % (chunks - 1); left > 0; --left) {
+                const auto chunk = static_cast<Chunk>(random() % chunks);
+                dying.say(Weights{{}, chunk, 0, nullptr}, dense(job, chunk), Peer::Elements::dense);
+            }
+        }
+        dying.close();
+        thread.join();
+        CHECK(opened);
+        REQUIRE(error == "");
+        pull(*staying, pulled, 0);
+        CHECK((pulled.a == given.a && pulled.b == given.b && pulled.c == given.c));
+    }
+}
+
 TEST_CASE("a worker lives with others that say what none below it says") {
     const auto servers = start_servers(1, forget_quickly);
     Job job = small_job(3);
@@ -666,8 +741,8 @@ TEST_CASE("a server that begins what cannot be is not believed; a silent first s
     const auto servers = start_servers(1, join_first);
     const Job job = small_job(1);
     const auto begin = [&](std::uint64_t count, const Json& founders) {
-        return Json{{"say", "begin"}, {"job", encode(job)},   {"servers", count},     {"all_servers", 2},
-                    {"run", "r"},     {"founders", founders}, {"has_weights", false}, {"every", 1}};
+        return Json{{"say", "begin"}, {"job", encode(job)},   {"servers", count},        {"all_servers", 2},
+                    {"run", "r"},     {"founders", founders}, {"givers", Json::array()}, {"every", 1}};
     };
     const auto begin_every = [&](Json rounds) {
         Json note = begin(2, Json::array());
@@ -681,6 +756,9 @@ TEST_CASE("a server that begins what cannot be is not believed; a silent first s
                                         {serving, begin(1, Json::array())},
                                         {serving, begin(1000, Json::array())},
                                         {serving, begin(2, {-1})},
+                                        {serving, with(begin(2, {0}), "givers", {1})},
+                                        {serving, with(begin(2, {0}), "givers", {-1})},
+                                        {serving, without(begin(2, {0}), "givers")},
                                         {serving, begin_every(0)},
                                         {serving, begin_every(-1)},
                                         {serving, {{"say", "begin"}}}}) {
