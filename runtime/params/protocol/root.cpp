@@ -32,7 +32,10 @@ Root::Root(Snapshot from, Shape shape, Arithmetic& arithmetic, Staleness stalene
       applied_(std::move(from.applied)),
       departed_(std::move(from.departed)),
       restored_(lowest(clocks_)) {
-    for (const auto& [worker, departed] : departed_) saved_departed_.insert(worker);
+    for (const auto& [worker, departed] : departed_) {
+        saved_departed_.emplace(worker, departed.end);
+        departed_before_.insert(worker);
+    }
     for (const auto& [worker, first] : from.firsts) members_[worker] = {.first = first, .was_before = true};
     know_members();
 }
@@ -42,6 +45,7 @@ Root::Root(Snapshot from, Shape shape, Arithmetic& arithmetic, Staleness stalene
 // The worker has not heard yet that it takes part, so it has pushed nothing, even if it was a member before.
 Clock Root::reserve(Worker worker) {
     departed_.erase(worker);
+    departed_before_.erase(worker);
     if (!staleness_) {
         members_[worker].first = 0;
         know_members();
@@ -68,6 +72,7 @@ bool Root::goes_without(Worker worker, Clock first) const {
 bool Root::join(Worker worker, int group, Clock first) {
     if (goes_without(worker, first)) return false;
     departed_.erase(worker);
+    departed_before_.erase(worker);
     members_[worker] = {.first = first, .group = group, .is_here = true};
     apart_.clear();
     begin_epoch();
@@ -89,6 +94,7 @@ bool Root::resume(Worker worker, int group, const Recollection& recollection) {
         // since, with a later one.
         first = std::max(first, member.first);
     }
+    for (const Expected& member : recollection.members) doubt_departure(member.worker, recollection.seen);
     know_members();
     const auto found = members_.find(worker);
     if (found == members_.end()) {
@@ -109,12 +115,33 @@ bool Root::resume(Worker worker, int group, const Recollection& recollection) {
 void Root::depart(const Departed& departed) {
     const auto& [worker, first, end] = departed;
     seen_[worker] = std::max(seen_[worker], end);
+    if (const auto known = departed_.find(worker); known != departed_.end())
+        return depart_later(known->second, end);
     const auto member = members_.find(worker);
-    if (departed_.contains(worker) || (member != members_.end() && member->second.is_here)) return;
+    if (member != members_.end() && member->second.is_here) return;
     missed_.emplace(worker, Lost{worker, std::max(first, staleness_ ? restored_ : applied_by(worker)), end});
     members_.erase(worker);
     applied_.erase(worker);
     departed_.emplace(worker, departed);
+}
+
+// Handles a worker that had departed already in this server's snapshot, with fewer updates: it closed in the
+// middle of a round, and those of that round were applied after the snapshot.
+void Root::depart_later(Departed& known, Clock end) {
+    if (end <= known.end) return;
+    missed_.emplace(known.worker, Lost{known.worker, std::max(known.end, staleness_ ? restored_ : 0), end});
+    known.end = end;
+    departed_before_.erase(known.worker);
+}
+
+// The same for one that the server before this one had not removed yet, so that nobody has heard how far its
+// updates went. seen: by a worker that took it for a member.
+void Root::doubt_departure(Worker worker, Clock seen) {
+    if (seen <= restored_ || !departed_before_.contains(worker)) return;
+    const Clock end = departed_.at(worker).end;
+    if (staleness_ && seen <= end) return;
+    missed_.emplace(worker, Lost{worker, std::max(end, staleness_ ? restored_ : 0), {}});
+    if (!staleness_) departed_before_.erase(worker);  // all that can be said of it is said now
 }
 
 Clock Root::applied_by(Worker worker) const {
@@ -247,7 +274,7 @@ void Root::begin_epoch() {
         else if (standing.was_before)
             announcement.expected.push_back({worker, standing.first});
     for (const auto& [worker, departed] : departed_)
-        if (kept_from_ && departed.first < departed.end && !saved_departed_.contains(worker))
+        if (kept_from_ && departed.first < departed.end && !is_saved(departed))
             announcement.departed.push_back(departed);
     for (const Member& member : announcement.members) {
         if (!staleness_) announcement.clocks = applied_.at(member.worker);
@@ -423,8 +450,10 @@ void Root::describe_members(Snapshot& snapshot, std::optional<Clock> cut) const 
             snapshot.firsts.emplace(worker, standing.first);
             continue;
         }
-        // Nothing should wait for this worker when the snapshot is restored.
-        snapshot.departed.insert_or_assign(worker, Departed{worker, standing.first, *standing.leaves_after});
+        // Nothing should wait for this worker when the snapshot is restored. If it closed in the middle of a
+        // round, some chunks may have its update of that round, and others may get it later.
+        const Clock end = cut ? *standing.leaves_after : applied_by(worker);
+        snapshot.departed.insert_or_assign(worker, Departed{worker, standing.first, end});
         snapshot.applied.erase(worker);
     }
 }
@@ -450,8 +479,13 @@ bool Root::has_unsaved_departures() const {
         const auto& [worker, departed] = one;
         const auto saved = kept_from_ ? kept_from_->find(worker) : Covers::const_iterator();
         const Clock from = kept_from_ && saved != kept_from_->end() ? saved->second : 0;
-        return !saved_departed_.contains(worker) && std::max(departed.first, from) < departed.end;
+        return !is_saved(departed) && std::max(departed.first, from) < departed.end;
     });
+}
+
+bool Root::is_saved(const Departed& departed) const {
+    const auto saved = saved_departed_.find(departed.worker);
+    return saved != saved_departed_.end() && departed.end <= saved->second;
 }
 
 void Root::keep_what_lacks(const Snapshot& snapshot) {
@@ -461,7 +495,8 @@ void Root::keep_what_lacks(const Snapshot& snapshot) {
     kept_clock_ = lowest(snapshot.clocks);
     kept_from_.emplace();
     for (const auto& [worker, departed] : snapshot.departed) {
-        saved_departed_.insert(worker);
+        Clock& saved = saved_departed_[worker];
+        saved = std::max(saved, departed.end);
         kept_from_->emplace(worker, departed.end);
     }
     for (const auto& [worker, first] : snapshot.firsts)

@@ -132,6 +132,9 @@ class Root {
     void skip_rounds_without_workers();
     void know_members();
     void depart(const Departed& departed);
+    void depart_later(Departed& known, Clock end);
+    void doubt_departure(Worker worker, Clock seen);
+    bool is_saved(const Departed& departed) const;
     bool has_nothing_to_add(Worker worker, const Standing& standing) const;
     void name_what_is_lost();
     void begin_epoch();
@@ -171,8 +174,12 @@ class Root {
     Clock kept_clock_ = 0;             // that snapshot's clock
     Covers covered_;                   // by worker: the last Covered sent to it
     std::map<Worker, Departed> departed_;
-    // Departed workers in the last snapshot, which has all that they pushed.
-    std::set<Worker> saved_departed_;
+    // By departed worker: a snapshot has its updates of rounds below this. More may have been applied since
+    // if it closed in the middle of a round.
+    Covers saved_departed_;
+    // Workers that had departed in the snapshot that this server continues from, where it is not known yet
+    // whether others have seen more of their updates.
+    std::set<Worker> departed_before_;
     const Clock restored_;  // if this server continues from a snapshot: the snapshot's lowest clock
     // By worker: the highest clock of weights with its updates that others have seen. Their accounts say it:
     // of those that know the worker as a member, or where they know that its updates end.

@@ -132,6 +132,71 @@ TEST_CASE("updates that a worker has pushed again are not lost, even if it is th
     CHECK((lost[0].worker == 0 && lost[0].first == 3 && lost[0].end == 4));
 }
 
+namespace {
+
+// A server at round 4 with workers 0 and 1 whose worker 1 closes in the middle of round 4: its snapshot has
+// all before that, and lists the worker as departed. Then the round of chunk 0 is applied.
+Snapshot close_in_the_middle_of_round_4(Root& root) {
+    root.keep_what_lacks(root.snapshot());
+    for (const Worker worker : {0, 1}) REQUIRE(root.join(worker, 0, 0));
+    root.receive(1, Sum{root.epoch(), 0, 4, {1}, value(7)});
+    root.leave_after(1, 4);
+    const Snapshot snapshot = root.snapshot();
+    REQUIRE(snapshot.departed.at(1) == Departed{1, 0, 4});
+    root.receive(0, Sum{root.epoch(), 0, 4, {0}, value(8)});
+    REQUIRE(root.clock(0) == 5);
+    return snapshot;
+}
+
+const Snapshot before_round_4{1, {value(1), value(1)}, {4, 4}, {{0, 0}, {1, 0}}};
+
+}  // namespace
+
+TEST_CASE("updates of a round in whose middle a worker closed are saved, or announced until they are") {
+    AddingArithmetic adding;
+    for (const bool is_kept_late : {false, true}) {
+        Root root(before_round_4, Shape::parse("direct"), adding);
+        const Snapshot snapshot = close_in_the_middle_of_round_4(root);
+        if (!is_kept_late) root.keep_what_lacks(snapshot);
+        root.letters();
+        root.remove(1);
+        if (is_kept_late) root.keep_what_lacks(snapshot);
+        CHECK(root.has_unsaved_departures());
+        root.letters();
+        root.trust(0);
+        const auto told = sent<Announcement>(root.letters(), 0);
+        REQUIRE(told.size() == 1);
+        CHECK(told[0].departed == std::vector<Departed>{{1, 0, 5}});
+
+        root.keep_what_lacks(root.snapshot());
+        CHECK_FALSE(root.has_unsaved_departures());
+        root.trust(0);
+        CHECK(sent<Announcement>(root.letters(), 0).at(0).departed.empty());
+    }
+}
+
+TEST_CASE("updates of a round in whose middle a worker closed are named if a later server lacks them") {
+    AddingArithmetic adding;
+    Root before(before_round_4, Shape::parse("direct"), adding);
+    Snapshot snapshot = close_in_the_middle_of_round_4(before);
+    ++snapshot.incarnation;
+    // The other worker has pulled chunk 0, and has heard that worker 1 is gone, or not yet.
+    const Recollection heard{{{0, 0}}, {{1, 0, 5}}, 5, 5}, not_heard{{{0, 0}, {1, 0}}, {}, 5, 5};
+    for (const Recollection& told : {heard, not_heard}) {
+        Root root(snapshot, Shape::parse("direct"), adding);
+        REQUIRE(root.resume(0, 0, told));
+        const std::vector<Lost> lost = root.lost();
+        REQUIRE(lost.size() == 1);
+        CHECK((lost[0].worker == 1 && lost[0].first == 4 && lost[0].end == 5));
+        REQUIRE(root.resume(0, 0, told));
+        CHECK(root.lost().empty());
+    }
+    // Nobody has seen more than the snapshot has.
+    Root root(snapshot, Shape::parse("direct"), adding);
+    REQUIRE(root.resume(0, 0, Recollection{{{0, 0}, {1, 0}}, {}, 4, 5}));
+    CHECK(root.lost().empty());
+}
+
 TEST_CASE("a node that has told another server what it has seen takes no more of the old one's weights") {
     AddingArithmetic adding;
     Node node(1, 1, adding);

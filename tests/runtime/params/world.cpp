@@ -120,7 +120,8 @@ struct Inspection {
     static void write(Digest& digest, const Root& root) {
         digest(root.epoch_, root.clocks_, root.applied_, root.covered_);
         for (const auto& [clock, cut] : root.cuts_) digest(clock, cut.weights);
-        digest(root.cuts_.size(), root.kept_from_, root.saved_departed_, root.seen_, root.has_resumed_);
+        digest(root.cuts_.size(), root.kept_from_, root.saved_departed_, root.seen_, root.has_resumed_,
+               root.departed_before_);
         digest(root.departed_, root.missed_, root.members_.size());
         for (const auto& [worker, standing] : root.members_) {
             digest(worker, standing.first, standing.is_here, standing.leaves_after, standing.is_suspected);
