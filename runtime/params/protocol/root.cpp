@@ -434,6 +434,10 @@ Clock Root::lowest_clock() const {
     return lowest(clocks_);
 }
 
+Clock Root::highest_clock() const {
+    return highest(clocks_);
+}
+
 Snapshot Root::snapshot() const {
     Snapshot result{epoch_.incarnation, weights_, clocks_, {}, applied_, {}};
     describe_members(result, {});

@@ -81,6 +81,7 @@ class Root {
     Clock clock(Chunk chunk) const { return clocks_[chunk]; }
     const Value& weights(Chunk chunk) const { return weights_[chunk]; }
     Clock lowest_clock() const;
+    Clock highest_clock() const;
     bool is_whole() const;  // all weights are of one clock, or there are no rounds
     // Returns true if a worker takes part here that was a member of the server which this one has replaced,
     // if there was no such server, or if all of its members have been given up.

@@ -304,6 +304,12 @@ void Shard::resume(Link& link, const Json& note) {
         link.close_when_sent();
     };
     if (!root_) return refuse(begun_anew);
+    // The worker would take nothing from this server: epochs of later incarnations order after all of this
+    // one.
+    if (incarnation > root_->epoch().incarnation)
+        return refuse(
+            "it has been with a later server than this one, which goes on from another checkpoint than the "
+            "last one");
     // Without rounds the clock counts the updates of all workers, and `covered` this worker's.
     const Clock has = job_->staleness ? clock() : root_->applied_by(worker);
     if (has < covered)
@@ -317,6 +323,7 @@ void Shard::resume(Link& link, const Json& note) {
             "it did not answer for so long that the others went on without it (after {} ms, or {} "
             "ms where its connection had ended)",
             terms_.return_for.count(), terms_.death.count()));
+    if (!is_same) require_possible(recollection);
     arrive(worker, link, note);
     workers_[worker].is_suspected = false;
     const int group = group_of(workers_[worker].rack);
@@ -380,13 +387,31 @@ void Shard::take(Link& link, const Message& message) {
 void Shard::require_possible(const Message& message) const {
     const auto require = [&](const Epoch& epoch, Chunk chunk, Clock clock) {
         if (!job_->staleness || epoch != root_->epoch()) return;
-        const Clock ahead = 2 * most_kept(*job_->staleness, every_) + *job_->staleness + 1;
+        const Clock ahead = most_rounds_ahead();
         if (clock > root_->clock(chunk) + ahead && clock > latest_first() + ahead)
             throw ProtocolError("it pushed or pulled for a round that it cannot have reached yet");
     };
     if (const auto* const sum = std::get_if<Sum>(&message)) require(sum->epoch, sum->chunk, sum->clock);
     if (const auto* const want = std::get_if<Want>(&message))
         require(want->epoch, want->chunk, want->clock > 0 ? want->clock - 1 : 0);
+}
+
+Clock Shard::most_rounds_ahead() const {
+    return 2 * most_kept(*job_->staleness, every_) + *job_->staleness + 1;
+}
+
+// Bounds the rounds that a former member of the server before this one names, of which this server's
+// checkpoint does not know yet: a new worker begins after all of them. Where that server could write no
+// checkpoint while workers joined and left, they got further ahead than by their updates alone.
+void Shard::require_possible(const Recollection& recollection) const {
+    if (!job_->staleness) return;
+    Clock latest = std::max(recollection.seen, recollection.pushed);
+    for (const Expected& member : recollection.members) latest = std::max(latest, member.first);
+    for (const Departed& departed : recollection.departed)
+        latest = std::max({latest, departed.first, departed.end});
+    constexpr Clock times_joined = 4;
+    if (latest > std::max(root_->highest_clock(), latest_first()) + times_joined * most_rounds_ahead())
+        throw ProtocolError("it named a round that no worker can have reached yet");
 }
 
 Clock Shard::latest_first() const {

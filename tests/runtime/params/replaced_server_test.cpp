@@ -123,3 +123,54 @@ TEST_CASE("without rounds in common, no worker is taken back by a server that la
             }
     }
 }
+
+TEST_CASE("what nobody can have seen of the server before does not move the round of new workers") {
+    const TemporaryFolder folder;
+    const Job job = small_job(2);
+    const std::string run = leave_checkpoint(job, folder);
+    const auto servers = start_patient_server(folder, true);
+    std::mt19937_64 random(20261201);
+    const auto members = [](Clock first) { return Json{{0, 0}, {1, first}}; };
+    for (int i = 0; i < 40; ++i) {
+        const Clock impossible = (Clock{1} << (10 + random() % 50)) + random() % 1000;
+        Json note = resume_note(run, 1, members(0), Json::array());
+        switch (random() % 5) {
+            case 0:
+                note["pushed"] = impossible;
+                break;
+            case 1:
+                note["seen"] = impossible;
+                break;
+            case 2:
+                note["members"] = members(impossible);
+                break;
+            case 3:
+                note["departed"] = Json::array({{7, impossible, impossible}});
+                break;
+            default:
+                note["departed"] = Json::array({{7, 0, impossible}});
+        }
+        Peer liar(servers[0]->endpoint());
+        liar.say(note);
+        INFO(note.dump());
+        CHECK(liar.is_closed());
+    }
+    for (const std::uint32_t later : {2U, 1000U, UINT32_MAX}) {
+        Peer liar(servers[0]->endpoint());
+        Json note = resume_note(run, 1, members(0), Json::array());
+        note["incarnation"] = later;
+        liar.say(note);
+        CHECK_THAT(liar.note("refused").value().at("why"), Contains("a later server"));
+    }
+
+    // As far as a worker can be that keeps its updates of two intervals.
+    constexpr Clock possible = 2 + 2 * 10;
+    Peer staying(servers[0]->endpoint());
+    Json note = resume_note(run, 0, members(0), Json::array());
+    note["pushed"] = possible;
+    staying.say(note);
+    REQUIRE(staying.announcement(Layout(job, 1).chunks()));
+    Peer fresh(servers[0]->endpoint());
+    fresh.say(reserve_note(stranger, run));
+    CHECK(fresh.note("reserved").value().at("first") == possible + 1);
+}
