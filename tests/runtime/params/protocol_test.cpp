@@ -263,6 +263,17 @@ TEST_CASE("a worker leaves, and its server is replaced before its next checkpoin
     check_all_shapes({.workers = 2, .servers = 2, .rounds = 1, .faults = {.server_crashes = 1, .leaves = 1}});
 }
 
+TEST_CASE("a worker closes in the middle of a round, and its server is replaced") {
+    check_all_shapes({.workers = 2, .servers = 1, .rounds = 2, .faults = {.closes = 1}});
+    for (const Chunk chunks : {1, 2})
+        check_all_shapes({.workers = 2,
+                          .servers = 1,
+                          .chunks = chunks,
+                          .rounds = 2,
+                          .faults = {.server_crashes = 1, .closes = 1}});
+    check_all_shapes({.workers = 3, .servers = 2, .rounds = 2, .faults = {.server_crashes = 2, .closes = 1}});
+}
+
 TEST_CASE("all processes end, and servers go back to the last clock of which all have a snapshot") {
     check_all_shapes({.workers = 2, .servers = 2, .rounds = 3, .faults = {.blackouts = 1}, .cut_every = 1});
     check_all_shapes(
@@ -327,6 +338,8 @@ TEST_CASE("with unbounded staleness each update counts once, and nobody waits fo
     check_unbounded(
         {.workers = 2, .servers = 1, .rounds = 2, .faults = {.cuts = 1, .restarts = 1, .give_ups = 1}});
     check_unbounded({.workers = 2, .servers = 1, .rounds = 2, .faults = {.server_crashes = 1, .leaves = 1}});
+    check_unbounded(
+        {.workers = 2, .servers = 1, .chunks = 2, .rounds = 2, .faults = {.server_crashes = 1, .closes = 1}});
     const Setup any{.workers = 4,
                     .servers = 2,
                     .chunks = 2,

@@ -148,7 +148,7 @@ std::string Event::text() const {
         "deliver",        "overtake",         "overtake_sums", "crash",      "crash_and_lose",
         "come",           "reserve",          "join",          "break_link", "cut",
         "mend",           "snapshot",         "replace",       "give_up",    "restart",
-        "give_up_living", "announce_leaving", "blackout",      "leave"};
+        "give_up_living", "announce_leaving", "blackout",      "leave",      "close"};
     return fmt::format("{} (server {}) {} -> {}", names[static_cast<std::size_t>(kind)], server,
                        name_of(from), name_of(to));
 }
@@ -252,9 +252,12 @@ std::vector<Event> World::events() const {
                     events.push_back({Kind::give_up, server, number});
             continue;
         }
-        if (left_.leaves > 0 && worker.is_done && !worker.has_announced)
+        const bool leaves = left_.leaves > 0 || worker.is_closing;
+        if (leaves && worker.is_done && !worker.has_announced)
             events.push_back({Kind::announce_leaving, 0, number});
-        if (left_.leaves > 0 && may_leave(worker)) events.push_back({Kind::leave, 0, number});
+        if (leaves && may_leave(worker)) events.push_back({Kind::leave, 0, number});
+        for (int server = 0; may_close(worker) && server < setup_.servers; ++server)
+            events.push_back({Kind::close, server, number});
         if (left_.crashes > 0) {
             events.push_back({Kind::crash, 0, number});
             events.push_back({Kind::crash_and_lose, 0, number});
@@ -367,8 +370,11 @@ void World::happen(const Event& event) {
                 root(server).leave_after(event.from, workers_.at(event.from).clock);
             break;
         case Kind::leave:
-            --left_.leaves;
+            if (!workers_.at(event.from).is_closing) --left_.leaves;
             leave(event.from);
+            break;
+        case Kind::close:
+            close(event);
             break;
     }
     settle();
@@ -411,6 +417,22 @@ void World::leave(Worker number) {
     }
 }
 
+bool World::may_close(const Place& worker) const {
+    return left_.closes > 0 && worker.has_begun && !worker.is_done &&
+           std::all_of(worker.nodes.begin(), worker.nodes.end(),
+                       [](const Node& node) { return node.epoch().number > 0; });
+}
+
+// It takes no notice of weights that still come.
+void World::close(const Event& event) {
+    --left_.closes;
+    Place& worker = workers_.at(event.from);
+    worker.is_done = worker.is_closing = true;
+    worker.awaited.clear();
+    const Value update = counted_value({{event.from, worker.clock}});
+    if (worker.clock < setup_.rounds) node(event.server, event.from).push(0, worker.clock, update);
+}
+
 void World::cut(const Event& event) {
     --left_.cuts;
     cut_.emplace(event.server, event.from);
@@ -422,6 +444,8 @@ void World::cut(const Event& event) {
 // If servers write checkpoints, a worker may leave once a checkpoint has all its updates.
 bool World::may_leave(const Place& worker) const {
     if (!worker.has_announced) return false;
+    // It does not wait for ever, and there is no further snapshot.
+    if (worker.is_closing && left_.server_crashes == 0) return true;
     return !has_snapshots() || std::all_of(worker.nodes.begin(), worker.nodes.end(), [&](const Node& node) {
         return std::max(node.covered(), worker.first) >= worker.clock;
     });
@@ -554,6 +578,7 @@ void World::settle() {
                 if (worker.is_dead) continue;
                 Node& place = node(server, number);
                 for (const Node::Pulled& pulled : place.pulled()) {
+                    if (worker.is_closing) continue;
                     check(number, worker.clock, server, pulled);
                     if (has_snapshots())
                         worker.seen[{server, pulled.chunk}].insert(counted_in(pulled.weights).begin(),
@@ -611,7 +636,8 @@ void World::check(Worker by, Clock clock, int server, const Node::Pulled& pulled
     for (const auto& [number, worker] : workers_)
         for (Clock round = worker.first;
              counts(worker, server, incarnation) && worker.has_begun && has_heard(worker, server) &&
-             !will_be_refused(server, number) && round < pulled.clock;
+             !will_be_refused(server, number) && round < pulled.clock &&
+             !(worker.is_closing && round >= worker.clock);
              ++round)
             if (!rounds[number].contains(round)) complain(where + "an update is lost");
 }
@@ -726,7 +752,7 @@ std::string World::unfinished() const {
 std::string World::digest() const {
     Digest digest;
     digest(left_.crashes, left_.joins, left_.broken_links, left_.cuts, left_.server_crashes, left_.restarts,
-           left_.give_ups, left_.leaves, left_.blackouts);
+           left_.give_ups, left_.leaves, left_.blackouts, left_.closes);
     for (const auto& cuts : cuts_)
         for (const auto& [clock, cut] : cuts)
             if (left_.blackouts > 0) digest(clock);
@@ -738,7 +764,7 @@ std::string World::digest() const {
     for (const auto& [number, worker] : workers_) {
         digest(number, worker.clock, worker.has_begun, worker.has_pulled, worker.is_done, worker.is_dead);
         digest(worker.awaited, worker.reserved, worker.joined, worker.nodes.size());
-        if (!worker.is_dead) digest(worker.seen, worker.given_up, worker.has_announced);
+        if (!worker.is_dead) digest(worker.seen, worker.given_up, worker.has_announced, worker.is_closing);
         for (const Node& node : worker.nodes) Inspection::write(digest, node);
     }
     digest(links_.size());

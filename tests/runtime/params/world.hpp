@@ -28,7 +28,8 @@ struct Faults {
     int give_ups = 0;        // a server goes on without a worker that lives, and that it has no connection to
     int leaves = 0;          // of a worker that is done, in order
     int blackouts =
-        0;  // all processes end, and servers go back to the last cut that all have; a worker comes
+        0;           // all processes end, and servers go back to the last cut that all have; a worker comes
+    int closes = 0;  // of a worker in the middle of a round, in order: it has pushed a chunk of one server
 };
 
 struct Setup {
@@ -63,7 +64,8 @@ struct Event {
         give_up_living,
         announce_leaving,
         blackout,
-        leave
+        leave,
+        close
     };
     Kind kind;
     int server = 0;
@@ -93,6 +95,7 @@ class World {
         // lived.
         std::map<int, std::pair<std::uint32_t, std::uint32_t>> given_up = {};
         bool has_announced = false;  // that it leaves
+        bool is_closing = false;     // in the middle of its round
         bool has_begun = false, has_pulled = false, is_done = false, is_dead = false;
         std::set<std::pair<int, Chunk>> awaited = {};  // by its pull: server and chunk
         std::vector<Node> nodes = {};                  // by server
@@ -113,6 +116,8 @@ class World {
     void mend(const Event& event);
     bool come_back(const Event& event);
     void leave(Worker number);
+    void close(const Event& event);
+    bool may_close(const Place& worker) const;
     bool may_leave(const Place& worker) const;
     void black_out();
     void check_whole(const Node::Pulled& pulled, const std::string& where);
