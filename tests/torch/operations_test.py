@@ -410,6 +410,23 @@ def again(rank, size):
         check(lambda x: dist.all_reduce(x, group=group), "all_reduce in a group after another init_process_group")
 
 
+def beside_the_job(rank, size):
+    """Groups that a program makes by itself, of some of the ranks, leave the job as it is: new_group still meets the others."""
+    limit = datetime.timedelta(seconds=30)
+    store = dist.PrefixStore(f"pair{rank // 2}", dist.distributed_c10d._get_default_store())
+    pair = hocket.torch.ProcessGroup(store, rank % 2, 2, limit)
+    x = torch.tensor([float(rank)])
+    pair.allreduce([x]).wait()
+    same(x, torch.tensor([4.0 * (rank // 2) + 1]), "all_reduce in a pair")
+    group = dist.new_group([0, 2], timeout=limit)
+    if rank in (0, 2):
+        x = torch.tensor([float(rank)])
+        dist.all_reduce(x, group=group)
+        same(x, torch.tensor([2.0]), "all_reduce in a group made after the pairs")
+    dist.barrier()
+    pair.shutdown()
+
+
 def options(rank, size):
     """A group has the schedule that its options name, or that of the environment."""
     ring = dist.new_group(pg_options=hocket.torch.Options(schedule="ring"))
@@ -563,7 +580,7 @@ class Operations(ranks.TestCase):
                 self.check(size, single_tensors)
 
     def test_the_rest(self):
-        for function in (odd_tensors, quantized_tensors, messages, several_at_once, objects, works, dropped, groups, splitting, again, options, sparse, wrong, without_memory, barriers):
+        for function in (odd_tensors, quantized_tensors, messages, several_at_once, objects, works, dropped, groups, splitting, beside_the_job, again, options, sparse, wrong, without_memory, barriers):
             with self.subTest(function=function.__name__):
                 self.check(4, function)
 

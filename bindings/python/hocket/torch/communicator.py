@@ -50,8 +50,10 @@ class GroupCommunicator:
         self.buckets = Buckets(comm, self.closing)
 
     @classmethod
-    def joined(cls, store, rank, size, timeout, options, members=()):
-        """Meets the other ranks in the store. members: if new_group() was given them, () for the whole job."""
+    def joined(cls, store, rank, size, timeout, options, members=(), begins_job=False):
+        """Meets the other ranks in the store. members: if new_group() was given them, () for all that the store is for.
+        begins_job: for torch's default group alone. A group that a program makes beside it, perhaps of some of the ranks,
+        must not rename the job, by which the ranks of new_group() know each other."""
         place, timeout_ms = RendezvousPlace(store), milliseconds(timeout) or 1
         try:
             try:
@@ -65,7 +67,9 @@ class GroupCommunicator:
             if members:
                 comm.barrier()  # no rank continues before all have joined
             else:
-                begin_job(_drawn_by_rank_0(comm))
+                drawn = _drawn_by_rank_0(comm)  # no rank continues before all have joined
+                if begins_job:
+                    begin_job(drawn)
         except hocket.Error as error:
             raise as_torch(error, members) from error
         return cls(comm, timeout_ms, members or tuple(range(size)))

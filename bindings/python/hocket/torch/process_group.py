@@ -30,9 +30,9 @@ class Group(Operations):
     """What process groups have, whether their operations are those of Python or those of hocket.torch.native."""
 
     def __init__(self, store: Any, rank: int, size: int, timeout: datetime.timedelta, options: Options | None = None,
-                 members: Sequence[int] = ()) -> None:
+                 members: Sequence[int] = (), begins_job: bool = False) -> None:
         options = options or Options()
-        self._hold(GroupCommunicator.joined(store, rank, size, timeout, options, members), options, store)
+        self._hold(GroupCommunicator.joined(store, rank, size, timeout, options, members, begins_job), options, store)
 
     def _hold(self, communicator, options, store):
         super(Operations, self).__init__(communicator.rank, communicator.size)  # torch's process group
@@ -165,11 +165,13 @@ def create(given, options):
     if Backend is None and len(set(backends.values())) > 1:
         raise ValueError(f"hocket: torch {torch.__version__} has no backends in Python, so Hocket cannot stand beside another one in {backends}: "
                          "name it alone (\"hocket\"), make a group for each of them, or use a later torch")
-    members = tuple(given.global_ranks_in_group or ())  # empty: the whole job
+    members = tuple(given.global_ranks_in_group or ())  # empty: the whole job, which begins with this group
+    begins_job = not members
     if Backend is not None and len(set(backends.values())) > 1:
         options = options if isinstance(options, Options) else Options()  # or the other backend's options
         is_native = native.is_used()  # before the others are met, who would wait if it compiles
-        communicator = GroupCommunicator.joined(given.store, given.group_rank, given.group_size, given.timeout, options, members)
+        communicator = GroupCommunicator.joined(given.store, given.group_rank, given.group_size, given.timeout, options, members,
+                                                begins_job)
         return native.backend_of(communicator, options) if is_native else Backend(communicator, options)
     if isinstance(options, _OPTIONS_OF_GLOO):
         warnings.warn("hocket: pg_options are Gloo's, whose threads and devices Hocket does not have: they have no effect", stacklevel=2)
@@ -177,4 +179,4 @@ def create(given, options):
     if options is not None and not isinstance(options, Options):
         raise TypeError(f"hocket: pg_options must be a hocket.torch.Options, not {type(options)}")
     kind = native.process_group() if native.is_used() else ProcessGroup
-    return kind(given.store, given.group_rank, given.group_size, given.timeout, options, members)
+    return kind(given.store, given.group_rank, given.group_size, given.timeout, options, members, begins_job)
