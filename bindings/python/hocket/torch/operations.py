@@ -26,6 +26,7 @@ from .work import Work
 
 NAME = "hocket"
 _NOWHERE = ffi.NULL
+_NOT_GIVEN = datetime.timedelta(milliseconds=-1)  # c10d::kUnsetTimeout
 
 
 class _Collected(NamedTuple):
@@ -339,7 +340,8 @@ class Operations:
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):
         limit = self._communicator.timeout_ms
         if isinstance(timeout, datetime.timedelta):
-            limit = milliseconds(timeout) or 1
+            # torch's dispatcher passes -1 ms if none was given; 0 is no time at all
+            limit = limit if timeout == _NOT_GIVEN else milliseconds(timeout) or 1
         try:
             interruptible(lambda: self._communicator.call("monitored_barrier", lambda handle: lib.hkt_barrier_monitored(handle, limit)))
         except Failure as error:
