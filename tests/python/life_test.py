@@ -117,6 +117,37 @@ class Requests(Alone):
         self.assertTrue(told.wait(30))
         self.assertEqual(threads, [(True, False)])
 
+    def test_a_callback_that_was_refused_is_never_called(self):
+        request, refused = self.start(np.zeros(4), 1), []
+        called: list[object] = []
+
+        def handle(*_):
+            if not self.comm._state.inside:  # not in the wait yet
+                signal.setitimer(signal.ITIMER_REAL, 0.05)
+                return
+            try:
+                request.add_done_callback(called.append)
+            except hocket.InvalidArgumentError as error:
+                refused.append(str(error))
+
+        before = signal.signal(signal.SIGALRM, handle)
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        until = time.monotonic() + 30
+        while not refused and time.monotonic() < until:
+            with self.assertRaises(hocket.InProgressError):
+                request.wait(0.2)
+        self.assertIn("beside a wait of the same thread", refused[0])
+        self.comm.close()
+        self.assertEqual(called, [])
+
+    def test_a_callback_after_closing_hears_how_it_ended(self):
+        request, heard = self.start(np.zeros(4), 1), []
+        self.comm.close()
+        request.add_done_callback(lambda ended: heard.append(repr(ended)))
+        self.assertEqual(len(heard), 1)
+        self.assertIn("was closed before the operation had ended", heard[0])
+
     def test_closing_ends_what_is_in_flight(self):
         told = threading.Event()
         request = self.start(np.zeros(4), 1)

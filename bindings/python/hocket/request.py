@@ -4,7 +4,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Generator, Sequence
-from typing import Any, Callable, Generic, TypeVar
+from typing import Any, Callable, Generic, TypeVar, cast
 
 from hocket._native import ffi, lib
 from hocket.errors import Error, error_of, invalid, raise_pending
@@ -86,26 +86,34 @@ class Request(Generic[Result]):
         if self._whole is not None:
             self._whole.add_done_callback(lambda _: function(self))
             return
-        state: Any = self._state
-        told = Told(state, lambda: function(self))
-        if self._flight is None:
-            told()
-            return
+        if self._flight is None or not self._will_tell(function):
+            Told(cast(State, self._state), lambda: function(self))()
+
+    def _will_tell(self, function: Callable[[Request[Result]], Any]) -> bool:
+        """Returns False if the operation has ended meanwhile. If this raises, the function is never called."""
         self._acquire(None)
         try:
+            state = cast(State, self._state)  # only requests of a communicator come here
             state.inside.append(get_ident())
             try:
-                if self._flight is not None and self._flight[0] and state.handle:
+                if self._flight is None or not self._flight[0]:
+                    return False
+                if not state.handle:
+                    return not self._step(0)  # given up, as by wait()
+                told = Told(state, lambda: function(self))
+                try:
                     status = lib.hkt_request_callback(self._flight[0], lib.hkt_py_ended, told.user)
                     if status < 0:
                         state.told.pop(id(told), None)
                         state.fail(status)
-                    return
+                except BaseException:
+                    told.cancel()
+                    raise
+                return True
             finally:
                 state.inside.remove(get_ident())
         finally:
             self._lock.release()
-        told()  # it has ended meanwhile
 
     def __await__(self) -> Generator[Any, None, Result]:
         if self._whole is not None:

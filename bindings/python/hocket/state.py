@@ -314,6 +314,10 @@ def _ended(user: Any) -> None:
         del told  # it may hold the last reference to the communicator
 
 
+def _nothing() -> None:
+    pass
+
+
 class Told:
     """A function that is called once, when a request has ended or its communicator is closed."""
 
@@ -321,6 +325,10 @@ class Told:
         self._state, self._function = state, function
         self.user = ffi.new_handle(self)
         state.told[id(self)] = self
+
+    def cancel(self) -> None:
+        """Calls nobody. It stays registered, because Ctrl-C may have come when C knew it already."""
+        self._function = _nothing
 
     def __call__(self) -> None:
         self._state.told.pop(id(self), None)
