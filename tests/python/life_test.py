@@ -4,6 +4,7 @@
 usage: life_test.py HOCKET_RUN     (PYTHONPATH has the package)
 """
 import asyncio
+import contextlib
 import gc
 import os
 import signal
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 import unittest
+import unittest.mock
 import weakref
 
 import running
@@ -22,6 +24,7 @@ from hocket._native import lib
 
 import hocket
 from alone import Alone
+from hocket import state
 
 
 def program(text, limit_s=60):
@@ -140,6 +143,33 @@ class Requests(Alone):
         self.assertIn("beside a wait of the same thread", refused[0])
         self.comm.close()
         self.assertEqual(called, [])
+
+    def test_arrays_live_while_the_communicator_is_being_freed(self):
+        """Its operations move on then, so C may write to them, whatever another thread asks or drops."""
+        arrays = [np.zeros(1000), np.zeros(1000)]
+        alive = [weakref.ref(array) for array in arrays]
+        requests = [self.start(arrays.pop(), tag) for tag in (1, 2)]
+        found: list[bool] = []
+
+        class Freeing:
+            """The library, while it frees a communicator."""
+
+            def __getattr__(self, name):
+                return getattr(lib, name)
+
+            def hkt_comm_destroy(self, handle):
+                with contextlib.suppress(hocket.AbortedError):
+                    requests[0].wait()
+                requests.clear()  # the other one is dropped without a look at it
+                gc.collect()
+                found.extend(one() is not None for one in alive)
+                lib.hkt_comm_destroy(handle)
+
+        with unittest.mock.patch.object(state, "lib", Freeing()):
+            self.comm.close()
+        self.assertEqual(found, [True, True])
+        gc.collect()
+        self.assertEqual([one() for one in alive], [None, None])
 
     def test_a_callback_after_closing_hears_how_it_ended(self):
         request, heard = self.start(np.zeros(4), 1), []

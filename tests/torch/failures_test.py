@@ -6,14 +6,17 @@ import signal
 import tempfile
 import threading
 import time
+from unittest import mock
 
 import ranks  # first: it skips without torch
 
 # isort: split
 import torch
 import torch.distributed as dist
+from hocket._native import lib
 
 import hocket.torch
+from hocket import state
 from hocket.torch import communicator, rendezvous
 from ranks import same
 
@@ -208,6 +211,35 @@ def destroyed(rank, size):
     x = torch.ones(1)
     dist.all_reduce(x)  # the other group goes on
     same(x, torch.tensor([float(size)]), "after another group was destroyed")
+
+
+def looked_at_while_freed(rank, size):
+    """Who looks at an operation while its communicator is being freed hears of it, and does not take the memory that C still
+    writes to."""
+    group = hocket.torch.ProcessGroup(dist.PrefixStore("freed", store()), rank, size, datetime.timedelta(seconds=30))
+    if rank == 1:
+        store().wait(["freed"])  # else the operation could end because this rank has left
+        group.shutdown()
+        return
+    work = group.recv([torch.ones(3)], 1, 9)
+    flight, found = work._flight, []
+
+    class Freeing:
+        """The library, while it frees a communicator."""
+
+        def __getattr__(self, name):
+            return getattr(lib, name)
+
+        def hkt_comm_destroy(self, handle):
+            assert "destroyed" in _text_of(work.wait)
+            found.append([kept for one, kept in group._communicator.state.orphans if one is flight])
+            lib.hkt_comm_destroy(handle)
+
+    with mock.patch.object(state, "lib", Freeing()):
+        group.shutdown()
+    store().set("freed", "1")
+    assert len(found) == 1 and len(found[0]) == 1, found
+    assert not group._communicator.state.orphans
 
 
 class Interrupt:
@@ -448,7 +480,7 @@ class Failures(ranks.TestCase):
             self.assertIn(f"rank {rank}, attempt 1: 2.0", said)
 
     def test_the_rest(self):
-        for size, function in ((2, wait_in_vain), (2, wait_too_long), (2, waits_beside), (4, other_lists), (1, earlier_lists), (4, absent), (2, different), (4, in_a_group), (2, aborted), (2, destroyed), (2, interrupted),
+        for size, function in ((2, wait_in_vain), (2, wait_too_long), (2, waits_beside), (4, other_lists), (1, earlier_lists), (4, absent), (2, different), (4, in_a_group), (2, aborted), (2, destroyed), (2, looked_at_while_freed), (2, interrupted),
                                (2, interrupted_barrier), (2, made_at_last), (2, refused), (1, put_too_late), (2, left), (2, forked)):
             with self.subTest(function=function.__name__):
                 self.check(size, function)

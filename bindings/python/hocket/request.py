@@ -174,8 +174,8 @@ class Request(Generic[Result]):
 
     def __del__(self) -> None:
         try:
-            if self._flight is not None and self._flight[0] and self._state.owned:
-                self._state.orphans.append((self._flight, self._kept))
+            if self._flight is not None:
+                Handle.leave(self._state, self._flight, self._kept)
         except AttributeError:  # it was never started
             pass
 

@@ -53,14 +53,16 @@ class Handle:
 
     handle      of C, for calls; null once it is closed.
     owned       the same, until it is destroyed: later than closed if something of it is still used.
+    is_freed    True once C has freed it. Until then, also while it is being destroyed, C may write to buffers.
     inside      has the thread of each call that is under way: appending and removing are atomic.
     """
 
-    __slots__ = ("handle", "owned", "inside", "orphans", "process", "__weakref__")
+    __slots__ = ("handle", "owned", "is_freed", "inside", "orphans", "process", "__weakref__")
     what = "handle"  # in texts of errors
 
     def __init__(self, handle: Any) -> None:
         self.handle = self.owned = handle
+        self.is_freed = False
         self.inside: list[int] = []
         self.orphans: list[tuple[Any, Any]] = []  # requests whose object was dropped, and the objects they use
         self.process = os.getpid()
@@ -115,10 +117,17 @@ class Handle:
             self.inside.remove(thread)
 
     def leave(self, flight: Any, kept: Any) -> None:
-        """Keeps the objects of an operation that no thread waits for any more, because the handle is being closed: C
-        may write to them until the handle is freed, which may come later."""
-        if self.owned and flight[0]:
+        """Keeps the objects of an operation that no thread waits for any more, because it was dropped or the handle is
+        being closed: C may write to them until the handle is freed, which may come later."""
+        if flight[0]:
             self.orphans.append((flight, kept))
+        if self.is_freed:  # nobody else releases them
+            self.orphans.clear()
+
+    def freed(self) -> None:
+        """To be called when C has freed the handle."""
+        self.is_freed = True
+        self.orphans.clear()
 
     def is_own(self) -> bool:
         """False in a forked child, which has only a copy that must be freed."""
@@ -214,9 +223,11 @@ class State(Handle):
     def _free(self, patience_s: float) -> None:
         self._close_exchanges(patience_s)
         handle, self.owned = self.owned, NULL
+        if not handle:  # another thread is freeing it
+            return
         forget(self)
-        lib.hkt_comm_destroy(handle)
-        self.orphans.clear()
+        lib.hkt_comm_destroy(handle)  # operations move on in it
+        self.freed()
         told = list(self.told.values())
         if self.is_own():
             for function in told:  # their requests ended with the communicator

@@ -47,9 +47,9 @@ class ServiceHandle(Handle):
         except IndexError:  # another thread is freeing it
             return
         self._close(handle)
-        self.owned = NULL  # only now: until then dropped requests keep their arrays, to which C may still write
+        self.owned = NULL
         forget(self)
-        self.orphans.clear()
+        self.freed()  # only now: until then dropped requests keep their arrays, to which C may still write
         self.kept = None
 
 

@@ -92,6 +92,7 @@ class Work(Base):
         state.inside.append(thread)
         try:
             if not state.handle:
+                state.leave(self._flight, (self._keep, self._source))
                 return self._settle(destroyed_before(self._name))
             status = lib.hkt_py_wait(self._flight, -1 if timeout is None else timeout)
             if status == lib.HKT_IN_PROGRESS:
