@@ -256,6 +256,31 @@ def several_at_once(rank, size):
         same(torch.cat([x, y]), torch.full((5,), float(size)), "operations of a backend that are coalesced")
 
 
+def coalescing_beside_others(rank, size):
+    """A batch is its thread's: operations of other threads begin at once, and have works of their own."""
+    group, cpu = dist.group.WORLD, torch.device("cpu")
+    x, y, z = torch.ones(2), torch.ones(3), torch.ones(4)
+    failures = []
+
+    def reduce_beside():
+        try:
+            dist.all_reduce(y)
+            dist.all_reduce_coalesced([z])
+            same(torch.cat([y, z]), torch.full((7,), float(size)), "all_reduce beside a batch of another thread")
+        except BaseException as error:
+            failures.append(error)
+
+    group._start_coalescing(cpu)
+    group.allreduce([x])
+    thread = threading.Thread(target=reduce_beside)
+    thread.start()
+    thread.join()
+    assert not failures, failures
+    same(x, torch.ones(2), "what was collected")
+    group._end_coalescing(cpu).wait()
+    same(x, torch.full((2,), float(size)), "all_reduce of a batch")
+
+
 def objects(rank, size):
     everyone: list[object] = [None] * size
     dist.all_gather_object(everyone, {"rank": rank, "text": "x" * rank * 1000})
@@ -585,7 +610,7 @@ class Operations(ranks.TestCase):
                 self.check(size, single_tensors)
 
     def test_the_rest(self):
-        for function in (odd_tensors, quantized_tensors, messages, several_at_once, objects, works, dropped, groups, splitting, beside_the_job, again, options, sparse, wrong, without_memory, barriers):
+        for function in (odd_tensors, quantized_tensors, messages, several_at_once, coalescing_beside_others, objects, works, dropped, groups, splitting, beside_the_job, again, options, sparse, wrong, without_memory, barriers):
             with self.subTest(function=function.__name__):
                 self.check(4, function)
 

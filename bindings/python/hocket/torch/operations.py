@@ -6,6 +6,7 @@ holds all pieces). Each method converts them to one form, and _collective does t
 import collections
 import datetime
 import re
+import threading
 from typing import Any, Callable, NamedTuple
 
 import torch
@@ -40,6 +41,13 @@ class _Collected(NamedTuple):
     source: Any
 
 
+class _Batch(threading.local):
+    """Operations of one thread, collected between _start_coalescing and _end_coalescing, which starts them; None outside. Those of
+    other threads begin at once meanwhile: they have no part in it."""
+
+    collected: Any = None  # a list
+
+
 def _one(tensors):
     if len(tensors) != 1:
         raise ValueError(f"hocket: one tensor is expected, not {len(tensors)}: a rank is one process with one device")
@@ -52,7 +60,7 @@ class Operations:
     def _begin(self, communicator, options):
         self._communicator, self._options = communicator, options
         self._timeout = None   # as set by set_timeout, in milliseconds
-        self._batch = None     # operations collected between _start_coalescing and _end_coalescing, which starts them
+        self._batch = _Batch()
         self._sequence = 0     # operations started
         self._recent = recent_works()
 
@@ -66,7 +74,7 @@ class Operations:
 
     def _all_reduce(self, tensor, opts):
         if tensor.is_sparse:
-            if self._batch is not None:
+            if self._batch.collected is not None:
                 raise ValueError("hocket: sparse tensors cannot be coalesced: call all_reduce for each of them")
             return self._kept(all_reduce_sparse(self, tensor, opts))
         memory = Memory([tensor], True, True)
@@ -200,16 +208,16 @@ class Operations:
     # ---- Several at once
 
     def _together(self, starts):
-        if self._batch is not None:  # inside a coalescing manager, which ends the batch
+        if self._batch.collected is not None:  # inside a coalescing manager, which ends the batch
             for start in starts:
                 start()
             return None
-        self._batch = []
+        self._batch.collected = []
         try:
             for start in starts:
                 start()
         except BaseException:
-            self._batch = None
+            self._batch.collected = None
             raise
         return self._end_coalescing() or self._kept(Finished([]))
 
@@ -229,11 +237,11 @@ class Operations:
     def _start_coalescing(self, *device):
         """torch 1.13 passes no device, and expects a work for each operation."""
         if device:
-            self._batch = []
+            self._batch.collected = []
 
     def _end_coalescing(self, *_):
-        """Starts all operations collected since, and returns one work for them."""
-        batch, self._batch = self._batch, None
+        """Starts all operations that this thread has collected since, and returns one work for them."""
+        batch, self._batch.collected = self._batch.collected, None
         if not batch:
             return None
         name, pairs = batch[0].name, separated([(one.send, one.recv) for one in batch])
@@ -305,11 +313,12 @@ class Operations:
     def _start(self, name, arguments, timeout, send, recv, result, source=None):
         """arguments(send, recv): those of hkt_NAME before its last ones, which are the communicator and the request's
         address. In a batch the operation only begins at its end. Tensors without memory are passed by."""
+        batch = self._batch.collected
         if send.is_meta or recv.is_meta:
             are_meta([*send.tensors, *recv.tensors])
-            return self._kept(Finished(result)) if self._batch is None else None
-        if self._batch is not None:
-            self._batch.append(_Collected(name, arguments, send, recv, result, source))
+            return self._kept(Finished(result)) if batch is None else None
+        if batch is not None:
+            batch.append(_Collected(name, arguments, send, recv, result, source))
             return None
         record = profiling.Record(name, send.tensors or recv.tensors) if profiling.enabled() else None
         flight = ffi.new(FLIGHT)

@@ -177,11 +177,11 @@ void Backend::setTimeout(std::chrono::milliseconds timeout) {
 void Backend::startCoalescing() {
     const py::gil_scoped_acquire gil;
     group_.operations->attr("_start_coalescing")("cpu");
-    is_coalescing_ = true;
+    collecting_.begin();
 }
 
 Works Backend::endCoalescing() {
-    is_coalescing_ = false;
+    collecting_.end();
     return python("_end_coalescing");
 }
 

@@ -9,6 +9,11 @@
 #include <torch/csrc/profiler/orchestration/observer.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <atomic>
+#include <mutex>
+#include <set>
+#include <thread>
+
 namespace hocket::torch {
 
 using Works = c10::intrusive_ptr<c10d::Work>;
@@ -22,6 +27,34 @@ struct Manner {
 
     std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
     bool is_async = true;
+};
+
+// The threads whose operations Python collects, from startCoalescing() to endCoalescing(). Those of other
+// threads begin at once meanwhile.
+class Collecting {
+  public:
+    void begin() {
+        const std::lock_guard lock(mutex_);
+        threads_.insert(std::this_thread::get_id());
+        are_any_ = true;
+    }
+
+    void end() {
+        const std::lock_guard lock(mutex_);
+        threads_.erase(std::this_thread::get_id());
+        are_any_ = !threads_.empty();
+    }
+
+    bool is_here() const {
+        if (!are_any_) return false;
+        const std::lock_guard lock(mutex_);
+        return threads_.contains(std::this_thread::get_id());
+    }
+
+  private:
+    mutable std::mutex mutex_;
+    std::set<std::thread::id> threads_;
+    std::atomic<bool> are_any_ = false;  // read without the mutex, by each operation
 };
 
 class Backend : public c10d::Backend {
@@ -122,7 +155,9 @@ class Backend : public c10d::Backend {
     }
 
     // Python collects the operations of a coalescing manager, and writes the profiler's records.
-    bool is_python_needed() const { return is_coalescing_ || ::torch::profiler::impl::profilerEnabled(); }
+    bool is_python_needed() const {
+        return collecting_.is_here() || ::torch::profiler::impl::profilerEnabled();
+    }
 
     // Starts an operation: function(comm, request). Returns null if the group was destroyed, which Python
     // then says.
@@ -158,7 +193,7 @@ class Backend : public c10d::Backend {
     static constexpr std::uint64_t sweep_every = 16;  // operations
 
     const Group group_;
-    std::atomic<bool> is_coalescing_ = false;
+    Collecting collecting_;
     std::atomic<std::uint64_t> started_ = 0;  // operations that C++ has started
     std::atomic<std::chrono::milliseconds> timeout_ = std::chrono::milliseconds(0);  // as set by setTimeout
 };
