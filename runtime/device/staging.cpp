@@ -36,11 +36,9 @@ std::unique_ptr<Staging> Staging::begin(const Buffers& buffers, std::optional<St
         staging->take(side, buffers.devices, further[i], "to the host");
         side.host = staging->take_block(side, bytes);
     }
+    staging->for_inputs([&](const Side& side) { staging->follow_stream(side); });
     if (output_bytes > 0) staging->follow_stream(staging->output_);
-    staging->for_inputs([&](Side& side) {
-        staging->follow_stream(side);
-        staging->copy_input(side);
-    });
+    staging->for_inputs([&](Side& side) { staging->copy_input(side); });
     return staging;
 }
 
