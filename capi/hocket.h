@@ -1243,8 +1243,8 @@ typedef struct hkt_sample {
 
 /* Lends the sample with that key. Errors: NOT_FOUND, IO, LIMIT, TIMEOUT (too much of the memory is lent, or
  * the source does not answer), errors that read or decode returned, OUT_OF_MEMORY. Without a source, and if
- * the process that owns the key cannot be asked: PEER_LOST or TIMEOUT, as it alone knows if the sample was
- * put. */
+ * the process that owns the key gives no answer: PEER_LOST, TIMEOUT, or the error that it gave, as it alone
+ * knows if the sample was put. */
 HKT_API hkt_status hkt_cache_get(hkt_cache* cache, uint64_t key, hkt_sample* sample);
 
 /* Sets samples[i] to the sample with keys[i]. The call lends all samples, or none and returns an error. With

@@ -83,7 +83,7 @@ Task<bool> SampleOwners::ask(Load& load) {
     const std::optional<int> owner = other_owner(load.key);
     if (!owner) co_return false;
     if (peers_->is_down(*owner) || Loop::Clock::now() < silent_until_[*owner]) {
-        note_unasked(load, Status::peer_lost);
+        note_unasked(load, Status::peer_lost, "it has failed to answer, and is not asked again for a while");
         co_return false;
     }
     load.spare->take();  // the answer contains the sample's size
@@ -96,10 +96,13 @@ Task<bool> SampleOwners::ask(Load& load) {
         co_return found;
     }
     if (question.status != Status::success || !question.block) {
-        if (question.found_no_room) co_return false;  // not the owner's fault
+        if (question.found_no_room) {  // not the owner's fault
+            note_unasked(load, Status::timeout, room_.gate().why_full(question.use.bytes));
+            co_return false;
+        }
         if (question.status != Status::not_found) {
             note_failure(question.text);
-            note_unasked(load, question.status);
+            note_unasked(load, question.status, question.text);
         }
         // If an answer had to wait for room here, that is not the owner's fault, either.
         if (question.status == Status::timeout && answers_put_off_ == put_off)
@@ -115,12 +118,12 @@ Task<bool> SampleOwners::ask(Load& load) {
     co_return true;
 }
 
-// Whether a sample has been put is known to its owner alone.
-void SampleOwners::note_unasked(Load& load, Status status) const {
+// The owner alone knows if a sample has been put.
+void SampleOwners::note_unasked(Load& load, Status status, const std::string& why) const {
+    if (options_.source) return;
     load.owner_failed.emplace(
-        status, fmt::format("sample {} belongs to another process of the cache, which gives no answer now, and "
-                            "the cache has no source. The last failure of such a process: {}",
-                            load.key, trouble()));
+        status, fmt::format("{} owns sample {}, and did not give it: {}; the cache has no source",
+                            peers_->name(*other_owner(load.key)), load.key, why));
 }
 
 void SampleOwners::note_failure(const std::string& text) {

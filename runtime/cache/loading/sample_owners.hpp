@@ -48,7 +48,7 @@ class SampleOwners {
     struct Offer;
 
     void note_failure(const std::string& text);
-    void note_unasked(Load& load, Status status) const;
+    void note_unasked(Load& load, Status status, const std::string& why) const;
 
     const LoadOptions& options_;
     Loop& loop_;
