@@ -7,6 +7,7 @@ import re
 import threading
 import time
 import warnings
+import weakref
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -36,6 +37,18 @@ class _Unit:
         self.size, self.users, self.is_lost = size, 1, False
 
 
+_all_kept: weakref.WeakSet[Kept] = weakref.WeakSet()
+
+
+def _begin_in_child() -> None:
+    """A forked child has none of the threads that load units, nor those that hold locks. It has one thread yet."""
+    for kept in _all_kept:
+        kept._begin()
+
+
+os.register_at_fork(after_in_child=_begin_in_child)
+
+
 class Kept:
     """The units that were used last, of at most `most` bytes with those that are being loaded. Thread-safe.
 
@@ -45,13 +58,13 @@ class Kept:
     def __init__(self, most: int, load: Callable[[int], tuple[Any, int]], name: Callable[[int], str], patience_s: float) -> None:
         self._most, self._load, self._name, self._patience_s = most, load, name, patience_s
         self._begin()
+        _all_kept.add(self)
 
     def _begin(self) -> None:
         self._changed = threading.Condition()
         self._units: OrderedDict[int, _Unit] = OrderedDict()  # the one that was used last is the last
         self._bytes = 0
         self.loads = self.most_bytes = 0
-        self._process = os.getpid()  # the last: another thread of a forked child takes what is there then
 
     @contextmanager
     def lend(self, number: int, expected: int) -> Iterator[Any]:
@@ -65,8 +78,6 @@ class Kept:
                 self._changed.notify_all()
 
     def _take(self, number: int, expected: int) -> _Unit:
-        if os.getpid() != self._process:  # a forked child, which has none of the threads that load units
-            self._begin()
         until = time.monotonic() + self._patience_s
         with self._changed:
             while True:
