@@ -163,13 +163,13 @@ Guard::Guard() {
     }
     close(ends[1]);
     setsid();
-    prctl(PR_SET_NAME, "hocket-guard");
     int null = open("/dev/null", O_RDWR);
     for (int fd : {0, 1, 2}) dup2(null, fd);
     // Nothing else stays open here: when rank 0 dies, connections to its socket are to be refused.
     const auto own = static_cast<unsigned>(ends[0]);
     if (own > 3) close_range(3, own - 1, 0);
     close_range(own + 1, ~0U, 0);
+    prctl(PR_SET_NAME, "hocket-guard");  // the last, so that who finds it by its name finds it ready
     std::vector<pid_t> groups;
     pid_t message;
     for (;;) {
