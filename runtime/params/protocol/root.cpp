@@ -137,7 +137,8 @@ void Root::depart_later(Departed& known, Clock end) {
 // The same for one that the server before this one had not removed yet, so that nobody has heard how far its
 // updates went. seen: by a worker that took it for a member.
 void Root::doubt_departure(Worker worker, Clock seen) {
-    if (seen <= restored_ || !departed_before_.contains(worker)) return;
+    // Without rounds, the counts of two servers that went on from one checkpoint do not compare.
+    if (seen == 0 || !departed_before_.contains(worker) || (staleness_ && seen <= restored_)) return;
     const Clock end = departed_.at(worker).end;
     if (staleness_ && seen <= end) return;
     missed_.emplace(worker, Lost{worker, std::max(end, staleness_ ? restored_ : 0), {}});

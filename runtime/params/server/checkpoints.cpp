@@ -95,10 +95,11 @@ std::vector<Clock> list_whole_rounds(const fs::path& folder, std::uint32_t index
 std::uint32_t the_only_server(const fs::path& folder) {
     std::error_code error;
     const std::set<std::uint32_t> found = servers_in(folder, error);
-    if (found.size() == 1) return *found.begin();
     if (found.empty())
         throw Error(Status::not_found, fmt::format("{} has no checkpoint of a server{}", folder.string(),
                                                    error ? ": " + error.message() : ""));
+    if (error) cannot_list(folder, error);
+    if (found.size() == 1) return *found.begin();
     throw Error(
         Status::invalid_argument,
         fmt::format("{} has the checkpoints of {} servers; say which one this server takes the place of "
@@ -421,8 +422,8 @@ void Checkpoints::write_file(const fs::path& file, const Snapshot& snapshot) con
 struct Checkpoints::Work {
     std::optional<Snapshot> snapshot, whole;
     std::vector<Done> done;
-    bool has_stored_whole = false;
-    std::string error;
+    std::string error, error_of_whole;  // "": it is written, or there is none
+    bool has_failed() const { return !error.empty() || !error_of_whole.empty(); }
 };
 
 void Checkpoints::begin() {
@@ -436,25 +437,28 @@ void Checkpoints::begin() {
     writes_moment_ = work->snapshot.has_value();
     if (writes_moment_) last_ = lowest_clock(*work->snapshot);
     const auto do_work = [this, work, is_alive = is_alive_] {
-        try {
-            if (work->whole) store_whole(*work->whole);
-            work->has_stored_whole = true;
-            if (work->snapshot) store(*work->snapshot);
-        } catch (const std::exception& failed) {
-            work->error = failed.what();
-        }
+        // Neither keeps the other from being written.
+        const auto attempt = [](std::string& error, const auto& write) {
+            try {
+                write();
+            } catch (const std::exception& failed) {
+                error = failed.what();
+            }
+        };
+        if (work->whole) attempt(work->error_of_whole, [&] { store_whole(*work->whole); });
+        if (work->snapshot) attempt(work->error, [&] { store(*work->snapshot); });
         mailbox_.post([this, work, is_alive] {
             if (!*is_alive) return;
             writer_.join();
             ended(*work);
             // After an error, whole rounds wait until it is time to try again.
-            if (next_ || (work->error.empty() && !next_whole_.empty())) begin();
+            if (next_ || (!work->has_failed() && !next_whole_.empty())) begin();
         });
     };
     try {
         writer_ = start_thread("hkt-params-disk", do_work);
     } catch (const Error& failed) {
-        work->error = failed.what();
+        work->error = work->error_of_whole = failed.what();
         ended(*work);
     }
 }
@@ -462,11 +466,11 @@ void Checkpoints::begin() {
 void Checkpoints::ended(Work& work) {
     writes_moment_ = false;
     try_again_.reset();
-    if (!work.error.empty()) try_again_ = transport::Clock::now() + retry_time;
+    if (work.has_failed()) try_again_ = transport::Clock::now() + retry_time;
     // Values are shared, so this copies no weights.
-    if (work.whole && !work.has_stored_whole) next_whole_.push_front(*work.whole);
-    for (const auto& written : {work.whole, work.snapshot})
-        if (written) written_(*written, work.error);
+    if (work.whole && !work.error_of_whole.empty()) next_whole_.push_front(*work.whole);
+    if (work.whole) written_(*work.whole, work.error_of_whole);
+    if (work.snapshot) written_(*work.snapshot, work.error);
     for (const Done& tell : work.done) tell(work.error);
 }
 

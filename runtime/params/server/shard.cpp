@@ -98,11 +98,17 @@ void Shard::restore(Snapshot snapshot) {
 void Shard::ask_for_weights() {
     if (missing_weights_ == 0) return;
     const auto can_give = [](const auto& one) { return one.second.link && one.second.has_weights; };
-    if (givers_.empty())
-        if (const auto found = std::find_if(workers_.begin(), workers_.end(), can_give);
-            found != workers_.end())
-            givers_.insert(found->first);
-    if (givers_.empty()) return;
+    if (givers_.empty()) {
+        const auto found = std::find_if(workers_.begin(), workers_.end(), can_give);
+        if (found == workers_.end()) return;
+        givers_.insert(found->first);
+        if (layout_->servers() > 1)
+            log_line(
+                "hocket-params: server {}: no worker of the beginning is left that has first weights; it "
+                "takes "
+                "those of worker {}, and other servers may take another's: start the job anew",
+                index_, found->first);
+    }
     const auto giver = workers_.find(*givers_.begin());
     if (giver == workers_.end() || !can_give(*giver) || asked_ == giver->second.link) return;
     asked_ = giver->second.link;
@@ -298,6 +304,10 @@ void Shard::resume(Link& link, const Json& note) {
     const Clock covered = said_clock(note.at("covered"));
     const auto incarnation = said_number(note.at("incarnation"), UINT32_MAX);
     const Recollection recollection = said_recollection(note);
+    said_place(note.at("at"));  // what is no place ends the connection, also if the worker is refused
+    said_name(note.at("rack"));
+    if (link.user != nullptr && worker_of(link) != worker)
+        throw ProtocolError("it introduced itself as two workers");
     // Notes that the worker sent after this one are ignored: it could not know that it is refused.
     const auto refuse = [&](const std::string& why) {
         link.send(Json{{"say", "refused"}, {"why", why}});
@@ -323,7 +333,8 @@ void Shard::resume(Link& link, const Json& note) {
             "it did not answer for so long that the others went on without it (after {} ms, or {} "
             "ms where its connection had ended)",
             terms_.return_for.count(), terms_.death.count()));
-    if (!is_same) require_possible(recollection);
+    if (!is_same && !is_possible(recollection))
+        return refuse("it names a round that no worker can have reached yet");
     arrive(worker, link, note);
     workers_[worker].is_suspected = false;
     const int group = group_of(workers_[worker].rack);
@@ -402,16 +413,17 @@ Clock Shard::most_rounds_ahead() const {
 
 // Bounds the rounds that a former member of the server before this one names, of which this server's
 // checkpoint does not know yet: a new worker begins after all of them. Where that server could write no
-// checkpoint while workers joined and left, they got further ahead than by their updates alone.
-void Shard::require_possible(const Recollection& recollection) const {
-    if (!job_->staleness) return;
+// checkpoint while workers joined and left, they got further ahead than by their updates alone, and by as
+// much as another server may be ahead.
+bool Shard::is_possible(const Recollection& recollection) const {
+    if (!job_->staleness) return true;
     Clock latest = std::max(recollection.seen, recollection.pushed);
     for (const Expected& member : recollection.members) latest = std::max(latest, member.first);
     for (const Departed& departed : recollection.departed)
         latest = std::max({latest, departed.first, departed.end});
     constexpr Clock times_joined = 4;
-    if (latest > std::max(root_->highest_clock(), latest_first()) + times_joined * most_rounds_ahead())
-        throw ProtocolError("it named a round that no worker can have reached yet");
+    return latest <=
+           std::max(root_->highest_clock(), latest_first()) + most_ahead + times_joined * most_rounds_ahead();
 }
 
 Clock Shard::latest_first() const {
@@ -517,7 +529,13 @@ void Shard::tick(Worker worker, Standing& standing, transport::Clock::time_point
         if (is_hidden_ && !has_died) return;
         // The checkpoint lists the worker, but the server that wrote it continued without the worker later.
         const bool was_taken_out = has_resumed_ && !standing.is_named;
-        const auto patience = has_died ? terms_.death : was_taken_out ? terms_.silence : terms_.return_for;
+        // All wait for a giver of first weights that has not come, at most for as long as for a silent
+        // worker.
+        const bool is_awaited_giver = missing_weights_ > 0 && givers_.contains(worker);
+        const auto patience = has_died ? terms_.death
+                              : was_taken_out || is_awaited_giver
+                                  ? std::min(terms_.silence, terms_.return_for)
+                                  : terms_.return_for;
         if (standing.gone_since && now - *standing.gone_since > patience)
             take_out(has_died ? "its connection has ended"
                               : fmt::format("it did not come within {} ms", patience.count()));

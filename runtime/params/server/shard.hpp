@@ -112,7 +112,7 @@ class Shard {
     nlohmann::json places() const;
     int group_of(const std::string& rack);
     void require_possible(const Message& message) const;
-    void require_possible(const Recollection& recollection) const;
+    bool is_possible(const Recollection& recollection) const;
     Clock most_rounds_ahead() const;
     Clock latest_first() const;  // the latest round that any worker begins with
     Shape shape() const;

@@ -36,6 +36,8 @@ Function* next_function(const char* name) {
 }  // namespace
 
 // They take the place of the C library's. readdir may have another name in this program (_FILE_OFFSET_BITS).
+// Visible, so that the C++ library finds them, too.
+#pragma GCC visibility push(default)
 extern "C" {
 dirent* failing_readdir(DIR* folder) __asm__("readdir");
 int failing_pthread_create(pthread_t* thread, const pthread_attr_t* how, void* (*body)(void*),
@@ -54,6 +56,7 @@ int failing_pthread_create(pthread_t* thread, const pthread_attr_t* how, void* (
     return no_threads ? EAGAIN : real(thread, how, body, user);
 }
 }
+#pragma GCC visibility pop
 
 namespace {
 

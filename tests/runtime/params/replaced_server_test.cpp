@@ -132,7 +132,7 @@ TEST_CASE("what nobody can have seen of the server before does not move the roun
     std::mt19937_64 random(20261201);
     const auto members = [](Clock first) { return Json{{0, 0}, {1, first}}; };
     for (int i = 0; i < 40; ++i) {
-        const Clock impossible = (Clock{1} << (10 + random() % 50)) + random() % 1000;
+        const Clock impossible = (Clock{1} << (21 + random() % 38)) + random() % 1000;
         Json note = resume_note(run, 1, members(0), Json::array());
         switch (random() % 5) {
             case 0:

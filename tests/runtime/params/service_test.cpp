@@ -149,13 +149,13 @@ TEST_CASE("A worker waits for its server and for others no longer than once its 
     };
     // The first worker has no server for a part of its time. The second one comes when the first one is at
     // the server, and waits less than that one's whole time.
-    auto first = std::async(std::launch::async, end_of_wait, 5000ms);
-    std::this_thread::sleep_for(2s);
+    auto first = std::async(std::launch::async, end_of_wait, 8000ms);
+    std::this_thread::sleep_for(4s);
     ServerOptions options = server_options(1);
     options.listen = place;
     const Server server(std::move(options));
     REQUIRE(eventually([&] { return server.stats().find("1 of 3 workers") != std::string::npos; }));
-    auto second = std::async(std::launch::async, end_of_wait, 3500ms);
+    auto second = std::async(std::launch::async, end_of_wait, 6000ms);
     const auto first_end = first.get(), second_end = second.get();
     CHECK(first_end < second_end);
 }
