@@ -81,7 +81,7 @@ struct Buffers {
     const Driver& driver;
     Devices& devices;
     std::optional<Place> send, recv;
-    Stream stream;  // the calling thread's
+    Stream stream;                                   // the calling thread's
     std::vector<std::optional<Place>> further = {};  // of a plan that computes; empty: all are on the host
 };
 

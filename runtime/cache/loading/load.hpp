@@ -24,7 +24,7 @@ struct Load {
     bool is_copy = false;                                  // of another rank's sample
     bool is_fresh = false;                                 // from the source, and not on the disk
     bool is_decoded = false;
-    std::optional<Error> owner_failed = std::nullopt;      // why its owner could not be asked, if so
+    std::optional<Error> owner_failed = std::nullopt;  // why its owner could not be asked, if so
     Spare* spare = nullptr;
     ArenaBlock block = {};
     std::uint64_t bytes = 0;

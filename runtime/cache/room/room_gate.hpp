@@ -133,7 +133,7 @@ class RoomGate {
     Loop& loop_;
     std::mutex spares_mutex_;
     std::set<Spare*> spares_;
-    std::mutex mutex_;                             // guards the members below, up to waiting_
+    std::mutex mutex_;  // guards the members below, up to waiting_
     std::array<std::uint64_t, static_cast<std::size_t>(Share::count)> shared_bytes_{};
     std::condition_variable change_;
     std::uint64_t changes_ = 0;
