@@ -286,6 +286,16 @@ class Mapping(WithFiles):
             with self.assertRaises(hocket.Error):
                 self.assertFalse(7 in cache)
 
+    def test_closing_beside_a_silent_owner(self):
+        with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and never says anything
+            address = f"127.0.0.1:{silent.getsockname()[1]}"
+            with unittest.mock.patch.dict(os.environ, HOCKET_SECRET="s"):
+                for _ in range(5):
+                    cache = hocket.Cache(dataset="put", servers=address, timeout=20)
+                    cache.prefetch(range(50))
+                    time.sleep(0.02)
+                    cache.close()
+
     def test_causes_are_those_of_the_key(self):
         class Large:
             pass
@@ -470,32 +480,6 @@ class Shared(WithFiles):
             self.assertTrue(self.check(self.cache))
         self.cache.set_order(range(50), 3)
         self.assertEqual(self.cache.cursor, 3)
-
-    def test_a_forked_child_keeps_its_arrays(self):
-        """The parent's next batches, of the same size, do not come into their memory."""
-        kept = self.cache.copy_batch(range(10))
-        may_look, looks = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(looks)
-            os.read(may_look, 1)
-            os._exit(0 if np.array_equal(kept, np.stack([sample(key) for key in range(10)])) else 1)
-        del kept
-        for first in range(10, 60, 10):
-            self.assertEqual(self.cache.copy_batch(range(first, first + 10))[5].tolist(), sample(first + 5).tolist())
-        os.write(looks, b".")
-        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
-        for end in (may_look, looks):
-            os.close(end)
-        for _ in range(20):  # children that have ended leave no memory behind
-            kept = self.cache.copy_batch(range(10))
-            child = os.fork()
-            if child == 0:
-                os._exit(0)
-            os.waitpid(child, 0)
-            self.assertTrue(self.check(self.cache))
-            del kept
-        self.assertLess(self.cache.stats()["slots"], 6)
 
     def test_a_long_timeout(self):
         """An answer may take as long as the cache may wait for its source, twice."""

@@ -13,7 +13,6 @@ import mmap
 import os
 import pickle
 import secrets
-import select
 import socket
 import struct
 import subprocess
@@ -93,69 +92,19 @@ class Mapped:
             self._unmap(self.address, self._size)
 
 
-class _Children:
-    """The children that this process has forked while it had batches: a child has the parent's arrays, so their slots are not
-    used again before it has ended."""
-
-    def __init__(self) -> None:
-        self.lent = 0  # batches that this process has
-        self.forks = 0
-        self._alive: dict[int, int] = {}  # fork -> a pipe that ends with the child
-        self._under_way = threading.local()  # a fork's pipe
-
-    def before(self) -> None:
-        self._under_way.ends = None
-        self._under_way.ends = os.pipe() if self.lent else None
-
-    def in_parent(self) -> None:
-        if self._under_way.ends is not None:
-            self.forks += 1
-            self._alive[self.forks] = self._under_way.ends[0]
-            os.close(self._under_way.ends[1])
-
-    def in_child(self) -> None:
-        """The child keeps its end of the pipe open, and has batches and children of its own."""
-        for end in (*self._alive.values(), *(self._under_way.ends or ())[:1]):
-            os.close(end)
-        self._alive, self.forks, self.lent = {}, 0, 0
-
-    def have_ended(self, first: int) -> bool:
-        """Returns True if all children of the forks from this one on have ended."""
-        for fork, end in list(self._alive.items()):
-            poll = select.poll()
-            poll.register(end, 0)  # tells of its end alone
-            if poll.poll(0):
-                os.close(end)
-                del self._alive[fork]
-        return not any(fork >= first for fork in self._alive)
-
-
-_children = _Children()
-os.register_at_fork(before=_children.before, after_in_parent=_children.in_parent, after_in_child=_children.in_child)
-
-
 class _Lent:
     """A batch in its slot, which is released with the last array that refers to this."""
 
     def __init__(self, connection: _Connection, slot: SlotName, size: int) -> None:
         self._connection, self.slot, self.size = connection, slot, size
         self.is_given_away = False
-        self._first_fork = _children.forks + 1
-        _children.lent += 1
         self.__array_interface__ = {"version": 3, "shape": (size,), "typestr": "|u1",
                                     "data": (connection.address(slot), False)}
 
     def __del__(self) -> None:
         try:
-            if self._connection.process != os.getpid():
-                return
-            _children.lent -= 1
-            if self.is_given_away:
-                return
-            if self._first_fork > _children.forks:
+            if not self.is_given_away and self._connection.process == os.getpid():
                 self._connection.freed.append(self.slot)
-            else:
-                self._connection.kept_for_children.append((self._first_fork, self.slot))
         except AttributeError:  # at the end of the interpreter, or it was never made
             pass
 
@@ -167,7 +116,6 @@ class _Connection:
         """patience_s: for each answer."""
         self.process = os.getpid()
         self.freed: list[SlotName] = []  # released slots, reported with the next question
-        self.kept_for_children: list[tuple[int, SlotName]] = []  # released slots, and the first fork since they were lent
         self._lock = threading.RLock()  # reentrant: a signal handler gets it too, and then sees that the thread is already asking
         self._is_asking = False
         self._is_out_of_step = False  # the next bytes read are not the answer to the next question
@@ -209,7 +157,7 @@ class _Connection:
                                "or it does not answer any more; close it, and make another one")
             self._is_asking = True
             try:
-                freed = self._take_freed()
+                freed = [self.freed.pop() for _ in range(len(self.freed))]
                 try:
                     question = REQUEST.pack(what, len(payload), number, len(freed))
                 except struct.error:
@@ -232,16 +180,6 @@ class _Connection:
         if status < 0:
             raise error_of(status, answer.decode(errors="replace"))
         return answer, descriptors
-
-    def _take_freed(self) -> list[SlotName]:
-        """Returns the slots that nobody has any more. Finalizers add to both lists meanwhile."""
-        kept = [self.kept_for_children.pop() for _ in range(len(self.kept_for_children))]
-        for first_fork, slot in kept:
-            if _children.have_ended(first_fork):
-                self.freed.append(slot)
-            else:
-                self.kept_for_children.append((first_fork, slot))
-        return [self.freed.pop() for _ in range(len(self.freed))]
 
     def address(self, slot: SlotName) -> int:
         mapped = self._mapped.get(slot.number)

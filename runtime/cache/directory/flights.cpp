@@ -13,8 +13,7 @@ Flights::Flights(const Files& files, const std::string& folder, const Digest& da
         fds_[i] = Descriptor(files.open(fmt::format("{}/flights.{}", folder, i), O_RDWR | O_CREAT));
 }
 
-// Different for each two keys of a dataset, but for those that differ by 2^63: a file's last byte is 2^63
-// - 1.
+// Two keys of a dataset have the same byte only if they differ by 2^63: files have no byte after 2^63 - 1.
 std::uint64_t Flights::byte_of(std::uint64_t key) const {
     return (key + first_byte_) & ~(std::uint64_t{1} << 63);
 }

@@ -121,9 +121,11 @@ Task<bool> SampleOwners::ask(Load& load) {
 // The owner alone knows if a sample has been put.
 void SampleOwners::note_unasked(Load& load, Status status, const std::string& why) const {
     if (options_.source) return;
+    const std::optional<int> owner = other_owner(load.key);  // none: the cache is being closed
+    const std::string name = owner ? peers_->name(*owner) : "another process";
     load.owner_failed.emplace(
-        status, fmt::format("{} owns sample {}, and did not give it: {}; the cache has no source",
-                            peers_->name(*other_owner(load.key)), load.key, why));
+        status, fmt::format("{} owns sample {}, and did not give it: {}; the cache has no source", name,
+                            load.key, why));
 }
 
 void SampleOwners::note_failure(const std::string& text) {
