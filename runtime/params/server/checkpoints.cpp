@@ -469,8 +469,8 @@ void Checkpoints::ended(Work& work) {
     if (work.has_failed()) try_again_ = transport::Clock::now() + retry_time;
     // Values are shared, so this copies no weights.
     if (work.whole && !work.error_of_whole.empty()) next_whole_.push_front(*work.whole);
-    if (work.whole) written_(*work.whole, work.error_of_whole);
-    if (work.snapshot) written_(*work.snapshot, work.error);
+    if (work.whole) written_(*work.whole, work.error_of_whole, true);
+    if (work.snapshot) written_(*work.snapshot, work.error, false);
     for (const Done& tell : work.done) tell(work.error);
 }
 

@@ -75,7 +75,7 @@ class Checkpoints {
   public:
     // Called on the mailbox's thread when the snapshot is on the disk, or with the reason why it could not be
     // written.
-    using Written = std::function<void(const Snapshot& snapshot, const std::string& error)>;
+    using Written = std::function<void(const Snapshot& snapshot, const std::string& error, bool is_whole)>;
 
     // clock: of the existing checkpoint; empty: there is none, and one is due.
     Checkpoints(std::filesystem::path folder, ShardName name, std::optional<Clock> clock,

@@ -271,8 +271,10 @@ void ServerService::have_shard(ShardName name, std::optional<Clock> clock) {
     if (options_.checkpoints.folder.empty()) return;
     checkpoints_ = std::make_unique<Checkpoints>(
         options_.checkpoints.folder, std::move(name), clock, mailbox_,
-        [this](const Snapshot& snapshot, const std::string& error) {
-            const std::string trouble = error.empty() ? "" : "there is no new checkpoint: " + error;
+        [this](const Snapshot& snapshot, const std::string& error, bool is_whole) {
+            (is_whole ? trouble_of_whole_ : trouble_of_moment_) = error;
+            const std::string& latest = trouble_of_moment_.empty() ? trouble_of_whole_ : trouble_of_moment_;
+            const std::string trouble = latest.empty() ? "" : "there is no new checkpoint: " + latest;
             if (trouble != std::exchange(trouble_, trouble))
                 shard_->tell_all(Json{{"say", "trouble"}, {"why", trouble}});
             shard_->know_whole_rounds(checkpoints_->whole_rounds());

@@ -100,7 +100,8 @@ class ServerService final : private Link::Owner {
     std::string run_;                            // the shard's run of the job
     const std::string process_ = random_hex(8);  // identifies this process to the first server
     std::unique_ptr<Checkpoints> checkpoints_;
-    std::string trouble_;  // the trouble last reported to workers
+    std::string trouble_;                               // the trouble last reported to workers
+    std::string trouble_of_moment_, trouble_of_whole_;  // of the last checkpoint of each kind
     std::string last_checkpoint_trouble_;
     Time::time_point next_tick_{};
 

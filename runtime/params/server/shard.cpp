@@ -529,9 +529,12 @@ void Shard::tick(Worker worker, Standing& standing, transport::Clock::time_point
         if (is_hidden_ && !has_died) return;
         // The checkpoint lists the worker, but the server that wrote it continued without the worker later.
         const bool was_taken_out = has_resumed_ && !standing.is_named;
-        // All wait for a giver of first weights that has not come, at most for as long as for a silent
-        // worker.
-        const bool is_awaited_giver = missing_weights_ > 0 && givers_.contains(worker);
+        // A giver of first weights that has not come is awaited for as long as a silent worker, where another
+        // one could give them at once.
+        const bool is_awaited_giver =
+            missing_weights_ > 0 && !givers_.empty() && *givers_.begin() == worker &&
+            std::any_of(workers_.begin(), workers_.end(),
+                        [](const auto& one) { return one.second.link && one.second.has_weights; });
         const auto patience = has_died ? terms_.death
                               : was_taken_out || is_awaited_giver
                                   ? std::min(terms_.silence, terms_.return_for)

@@ -80,10 +80,9 @@ class Disk {
         Job job;
         job.tensors = {{"a", DataType::int64, 1}};
         checkpoints_.emplace(folder, ShardName{.job = job, .run = "r"}, Clock{0}, mailbox_,
-                             [this](const Snapshot& snapshot, const std::string& error) {
+                             [this](const Snapshot& snapshot, const std::string& error, bool is_whole) {
                                  if (!error.empty()) ++failures;
-                                 if (error.empty() && snapshot.clocks[0] != moment)
-                                     whole.push_back(snapshot.clocks[0]);
+                                 if (error.empty() && is_whole) whole.push_back(snapshot.clocks[0]);
                              });
     }
     void write_whole(Clock round) { checkpoints_->write_whole(snapshot_of(round)); }
