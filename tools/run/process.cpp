@@ -169,7 +169,7 @@ Guard::Guard() {
     const auto own = static_cast<unsigned>(ends[0]);
     if (own > 3) close_range(3, own - 1, 0);
     close_range(own + 1, ~0U, 0);
-    prctl(PR_SET_NAME, "hocket-guard");  // the last, so that who finds it by its name finds it ready
+    prctl(PR_SET_NAME, "hocket-guard");  // comes last: a process that is found by this name is ready
     std::vector<pid_t> groups;
     pid_t message;
     for (;;) {

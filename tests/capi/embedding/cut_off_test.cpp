@@ -80,8 +80,8 @@ TEST_CASE("when a host with many ranks is cut off, the others go on without them
     });
 }
 
-// The ranks that have ended are no more than the others, and have the first rank: what counts is that their
-// host refuses connections.
+// As many ranks have ended as are left, and they include the first rank. The others go on because that host
+// refuses connections.
 TEST_CASE("when all ranks of a host have ended, the others go on without them") {
     in_own_network([&]() -> std::string {
         const Tally joined, done;
