@@ -113,9 +113,10 @@ struct Lists {
     // Inputs are copied before anything is written, so only the outputs must not overlap.
     void check() const {
         for (const List& list : all) {
-            if (&list == recv) check_ranges(function, list.ranges(), {});
-            if (&list == recv) continue;
-            for (const Range& range : list.ranges()) check_ranges(function, {}, {range});
+            if (&list == recv)
+                check_ranges(function, list.ranges(), {});
+            else
+                for (const Range& range : list.ranges()) check_ranges(function, {}, {range});
         }
     }
 };

@@ -104,8 +104,7 @@ void Shard::ask_for_weights() {
         givers_.insert(found->first);
         if (layout_->servers() > 1)
             log_line(
-                "hocket-params: server {}: no worker of the beginning is left that has first weights; it "
-                "takes "
+                "hocket-params: server {}: all workers of the beginning with first weights are gone; takes "
                 "those of worker {}, and other servers may take another's: start the job anew",
                 index_, found->first);
     }

@@ -126,7 +126,7 @@ class Recovery::Leader {
             if (!expected.empty()) {
                 if (is_late) give_up(expected);
             } else {
-                // To ask after each of many that do not answer would take longer than a handshake may.
+                // The others cannot be more. Probes of many that do not answer would outlast any handshake.
                 if (2 * survivors().size() > recovery_.all_.size()) break;
                 const std::vector<int> others = unknown();
                 if (may_go_on_without(others)) break;
@@ -167,9 +167,9 @@ class Recovery::Leader {
                 .is_quiet = true};
     }
 
-    // Looks which ranks have ended. A probe of a host that does not answer takes longest_probe, and of a rank
-    // that comes late a place in the queue of its socket. So there are few between two turns of the loop, in
-    // which live ranks are admitted, and fewer and fewer of one rank.
+    // Looks which ranks have ended. A probe takes longest_probe if the host does not answer, so few are made
+    // between two turns of the loop, which admits live ranks. And each probe of a rank that comes late takes
+    // a place in the queue of its socket, so they become rarer.
     void probe(const std::vector<int>& ranks) {
         const Clock::time_point end = Clock::now() + probe_interval;
         for (std::size_t i = 0; i < ranks.size() && (i == 0 || Clock::now() < end); ++i) {

@@ -25,7 +25,7 @@
 
 namespace {
 
-// What fails in this process for now.
+// Set while threads cannot be started, or folders not be listed, in this process.
 std::atomic<bool> no_threads = false, no_lists = false;
 
 template <typename Function>
