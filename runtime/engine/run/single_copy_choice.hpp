@@ -35,51 +35,71 @@ class SingleCopyChoice {
     // Returns the choice for the next start of this kind. The time of the one before may be noted later.
     Choice next(const Kind& kind) const {
         const State& state = states_[index_of(kind)];
+        const Pace pace(kind.bytes);
         const std::size_t start = state.starts;
-        if (start < first_measured || start >= first_measured + measured) return {state.is_once_best, false};
-        return {(start - first_measured) / group % 2 == 1, true};
+        if (start < pace.first_measured || start >= pace.end()) return {state.is_once_best, false};
+        return {(start - pace.first_measured) / pace.group % 2 == 1, true};
     }
 
     // Counts a start that went by its choice.
     void count(const Kind& kind) {
         State& state = states_[index_of(kind)];
-        if (state.starts == first_measured) state.costs[0].starts = state.costs[1].starts = 0;
-        state.starts = state.starts + 1 < period ? state.starts + 1 : first_measured;
+        const std::size_t first = Pace(kind.bytes).first_measured;
+        if (state.starts == first) state.costs[0].starts = state.costs[1].starts = 0;
+        state.starts = state.starts + 1 < period ? state.starts + 1 : first;
     }
 
     // Notes the time of a start that was measured, from when all ranks had come until the last one was done.
     void note(const Kind& kind, bool is_once, std::chrono::nanoseconds time) {
         State& state = states_[index_of(kind)];
         Costs& costs = state.costs[is_once ? 1 : 0];
-        costs.per_byte[costs.starts++ % timed] =
+        costs.per_byte[costs.starts++ % most_timed] =
             static_cast<double>(time.count()) / static_cast<double>(kind.bytes);
         auto& [tiles, once] = state.costs;
-        if (tiles.starts < group || once.starts < group) return;
-        const double ratio = once.median() / tiles.median();
-        state.is_once_best = ratio < margin && tiles.starts >= timed / 2;
-        if (ratio > hopeless) state.starts = std::max(state.starts, first_measured + measured);
+        const Pace pace(kind.bytes);
+        if (tiles.starts < least_timed || once.starts < least_timed) return;
+        const double by_tiles = tiles.median();
+        state.is_once_best = once.median() < margin * by_tiles && tiles.starts >= pace.timed() / 2;
+        if (once.least() > hopeless * by_tiles) state.starts = std::max(state.starts, pace.end());
     }
 
   private:
-    // Starts. The first ones of a plan are slower: memory is touched for the first time, kernels are not
-    // compiled yet, and tiles try both paths to local peers (HandOverPath). Then groups go by the two ways in
-    // turn, so that what changes meanwhile hits both alike.
-    static constexpr std::size_t first_measured = 48, group = 4, measured = 8 * group, period = 4096,
-                                 timed = measured / 2;
+    // The starts of a size that are measured. The first ones of a plan are slower: memory is touched for the
+    // first time, kernels are not compiled yet, and tiles try both paths to local peers (HandOverPath). Then
+    // groups go by the two ways in turn, so that what changes meanwhile hits both alike. The more tiles a
+    // start has, the fewer starts that takes, and the less one start's time depends on the one before.
+    struct Pace {
+        explicit Pace(std::uint64_t bytes) : first_measured(48), group(most_group) {
+            // The same for all starts that are measured together.
+            const std::uint64_t mib = std::bit_floor(bytes) >> 20;
+            if (mib > 1) first_measured = std::max<std::uint64_t>(first_measured / mib, 4);
+            if (mib > 1) group = 2;
+        }
+        std::size_t timed() const { return groups / 2 * group; }  // of each way
+        std::size_t end() const { return first_measured + groups * group; }
+        std::size_t first_measured, group;
+    };
+    static constexpr std::size_t groups = 8, most_group = 4, least_timed = 4,
+                                 most_timed = groups / 2 * most_group, period = 4096;
     // A single copy that is as fast is not taken: the choice would change with each measurement.
     static constexpr double margin = 0.95;
-    // After its first group, a single copy that is so much slower is not measured further.
+    // If even the fastest single copy of those measured is so much slower, no further ones are measured. Not
+    // their median: of the four starts of a first group, two often take three times as long as the others.
     static constexpr double hopeless = 1.25;
 
     struct Costs {
-        std::array<double, timed> per_byte;  // in nanoseconds
+        std::array<double, most_timed> per_byte;  // in nanoseconds
         std::size_t starts = 0;
 
         double median() {
-            const auto end = per_byte.begin() + static_cast<std::ptrdiff_t>(std::min(starts, timed));
+            const auto end = per_byte.begin() + static_cast<std::ptrdiff_t>(std::min(starts, most_timed));
             const auto middle = per_byte.begin() + (end - per_byte.begin()) / 2;
             std::nth_element(per_byte.begin(), middle, end);
             return *middle;
+        }
+        double least() const {
+            return *std::min_element(per_byte.begin(), per_byte.begin() + static_cast<std::ptrdiff_t>(
+                                                                              std::min(starts, most_timed)));
         }
     };
     struct State {

@@ -55,6 +55,30 @@ TEST_CASE("slow first starts, and starts that were interrupted, do not make tile
     CHECK(once < 2'000 / 50);
 }
 
+TEST_CASE("a single copy is not given up because of some slow starts") {
+    SingleCopyChoice choice;
+    const int once = run(choice, out_of_place, 1'000, [](bool is_once, int i) {
+        if (is_once && i % 3 == 1) return 30us;
+        return is_once ? 4us : 5us;
+    });
+    CHECK(once > 16);
+    // One that is slow whenever it is measured is given up after the first four.
+    SingleCopyChoice other;
+    CHECK(run(other, out_of_place, 1'000, [](bool is_once, int) { return is_once ? 7us : 5us; }) <= 5);
+}
+
+TEST_CASE("the way of large starts is found within a few of them, which are slower at first") {
+    for (const std::uint64_t mib : {2, 5, 16, 31, 64, 4096}) {
+        const Kind large{mib << 20, false};
+        SingleCopyChoice choice, other;
+        const auto slow_at_first = [](int i) { return i < 4 ? 100ms : 0ms; };
+        run(choice, large, 48, [&](bool is_once, int i) { return slow_at_first(i) + (is_once ? 5ms : 8ms); });
+        CHECK(choice.next(large).is_once);
+        run(other, large, 48, [&](bool is_once, int i) { return slow_at_first(i) + (is_once ? 8ms : 5ms); });
+        CHECK_FALSE(other.next(large).is_once);
+    }
+}
+
 TEST_CASE("the way changes when the other one has become faster") {
     SingleCopyChoice choice;
     run(choice, out_of_place, 1'000, [](bool is_once, int) { return is_once ? 8us : 5us; });
