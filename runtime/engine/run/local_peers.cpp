@@ -146,8 +146,9 @@ bool LocalPeers::copy_private(const PrivateCopy& copy) {
     return true;
 }
 
-bool LocalPeers::open_joint(const PrivateCopy& copy) {
-    if (open_ || !JointCopy::is_worth_it(copy.bytes)) return false;
+bool LocalPeers::open_joint(const PrivateCopy& copy, bool is_busy) {
+    const bool is_worth_it = JointCopy::is_worth_it(copy.bytes) || (is_busy && ranks_per_core_ == 1);
+    if (open_ || !is_worth_it) return false;
     JointCopy& joint = board(self()).joint;
     open_ = OpenCopy{.copy = copy,
                      .left = JointCopy::blocks_of(copy.bytes),

@@ -229,10 +229,11 @@ class LocalPeers {
     // Returns false if the member has failed or its process has ended, of which the bootstrap will tell.
     // Throws what PeerMemory throws.
     bool copy_private(const PrivateCopy& copy);
-    // As copy_private(), with the member's help. open_joint() returns false if the copy is too small, or if
-    // another start of this rank has one open. advance_joint() copies what nobody has copied yet, and returns
-    // true once all is done.
-    bool open_joint(const PrivateCopy& copy);
+    // As copy_private(), with the member's help. open_joint() returns false if another start of this rank has
+    // one open, or if the copy is too small. is_busy: this rank has something else to do meanwhile, so that a
+    // small one is worth it if the member has a core to itself. advance_joint() copies what nobody has copied
+    // yet, and returns true once all is done.
+    bool open_joint(const PrivateCopy& copy, bool is_busy);
     bool advance_joint();
     // The member that has taken blocks of this rank's open copy, and is not at their end; none while this
     // rank itself has blocks to take.

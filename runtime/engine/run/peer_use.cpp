@@ -40,6 +40,40 @@ bool crosses(const dsl::RankProgram& program, const dsl::Op& op) {
     return crosses;
 }
 
+bool crosses_straight(const dsl::RankProgram& program, const dsl::Op& op) {
+    if (op.kind != dsl::Op::Kind::copy || !crosses(program, op)) return false;
+    return !is_lent(program, op.operands[0]) || (op.also.empty() && !is_lent(program, op.area));
+}
+
+// A copy that stands directly before the one that crosses can be put off until then, if that one is not its
+// successor. One that stands behind it can be made before, if all its predecessors stand before both.
+std::vector<dsl::OpId> work_beside(const dsl::RankProgram& program) {
+    const std::vector<dsl::Op>& ops = program.ops;
+    std::vector<dsl::OpId> beside(ops.size(), no_op), last_before(ops.size(), no_op);
+    for (dsl::OpId id = 0; id < ops.size(); ++id)
+        for (const dsl::OpId successor : ops[id].successors) last_before[successor] = id;
+    const auto is_own = [&](dsl::OpId id) {
+        return ops[id].kind == dsl::Op::Kind::copy && !crosses(program, ops[id]) && beside[id] == no_op;
+    };
+    const auto pair = [&](dsl::OpId crossing, dsl::OpId own) {
+        beside[crossing] = own;
+        beside[own] = crossing;
+    };
+    for (dsl::OpId id = 0; id < ops.size(); ++id) {
+        if (!crosses_straight(program, ops[id])) continue;
+        if (id > 0 && is_own(id - 1) && !std::ranges::count(ops[id - 1].successors, id)) {
+            pair(id, id - 1);
+            continue;
+        }
+        for (dsl::OpId own = id + 1; own < ops.size(); ++own) {
+            if (!is_own(own) || (last_before[own] != no_op && last_before[own] >= id)) continue;
+            pair(id, own);
+            break;
+        }
+    }
+    return beside;
+}
+
 bool can_copy_once(const dsl::RankProgram& program) {
     const auto suits = [&](const dsl::Op& op) {
         int own = 0;

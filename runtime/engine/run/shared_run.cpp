@@ -50,7 +50,7 @@ void SharedRun::begin(const Start& start, std::uint64_t tile, LocalPeers* local_
     most_elements_ = local_peers->tile_bytes() / start_.element;
     start_.tiling = divided();
     start_.copies_through_window = start_.is_small;
-    start_.copies_once = is_lent_ = false;
+    start_.copies_once = start_.has_work_beside = is_lent_ = false;
     start_.has_met = false;
     start_.factor = start.factor;
     if (const auto path = local_peers->hand_over_path())
@@ -140,10 +140,6 @@ void SharedRun::show_buffers() {
         in_windows &= offset.has_value();
         line.show(area, offset.value_or(0), offsets[origin]);
     };
-    const std::uint64_t part = start_.count * start_.element;
-    const auto bytes_of = [&](dsl::Share share) {
-        return share == dsl::Share::whole ? part * start_.parts : part;
-    };
     if (!start_.is_small && program.shares_input && start_.reads_send())
         show(dsl::input_area, start_.send, bytes_of(start_.plan->input()), program.input_origin);
     if (!start_.is_small && program.shares_output)
@@ -161,16 +157,23 @@ void SharedRun::show_buffers() {
 
 void SharedRun::show_private_buffers() {
     const auto& offsets = binding_->byte_offsets;
-    const std::uint64_t part = start_.count * start_.element;
-    const auto bytes_of = [&](dsl::Share share) {
-        return share == dsl::Share::whole ? part * start_.parts : share == dsl::Share::own ? part : 0;
-    };
     // Staged memory is written by a device after the ranks have met.
     const bool may_lend = !start_.must_copy_input && staging_ == nullptr;
     is_lent_ = single_copy_.show(
-        *start_.local_peers, start_.sequence, part * start_.parts, may_lend,
+        *start_.local_peers, start_.sequence, bytes_of(dsl::Share::whole), may_lend,
         {start_.send, bytes_of(start_.plan->input()), offsets[start_.program().input_origin]},
         {start_.recv, bytes_of(start_.plan->output()), offsets[start_.program().output_origin]});
+}
+
+std::uint64_t SharedRun::bytes_of(dsl::Share share) const {
+    const std::uint64_t part = start_.count * start_.element;
+    return share == dsl::Share::whole ? part * start_.parts : share == dsl::Share::own ? part : 0;
+}
+
+bool SharedRun::buffers_are_apart() const {
+    const auto send = reinterpret_cast<std::uintptr_t>(start_.send),
+               recv = reinterpret_cast<std::uintptr_t>(start_.recv);
+    return send + bytes_of(start_.plan->input()) <= recv || recv + bytes_of(start_.plan->output()) <= send;
 }
 
 bool SharedRun::meet() {
@@ -185,6 +188,7 @@ bool SharedRun::meet() {
         all_in_windows_ &= start_.local_peers->line(member, start_.sequence).in_windows != 0;
     }
     start_.copies_once = !all_in_windows_ && single_copy_.decide(*start_.local_peers, start_.sequence);
+    start_.has_work_beside = start_.copies_once && buffers_are_apart();
     start_.copies_through_window = !all_in_windows_ && !start_.copies_once;
     if (!start_.copies_through_window) start_.tiling = Tiling(start_.tiling.count());
     start_tiles();

@@ -57,6 +57,8 @@ class SharedRun final : public Run {
     bool run_each_tile(bool patient);
     void show_buffers();
     void show_private_buffers();
+    std::uint64_t bytes_of(dsl::Share share) const;
+    bool buffers_are_apart() const;  // input and output
     void need_memory(std::uint64_t bytes);
     Tiling divided() const;
     bool has_more_tiles() const { return tiles_begun_ < start_.tiling.tiles(); }

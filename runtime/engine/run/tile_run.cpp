@@ -57,12 +57,15 @@ TileRun::TileRun(const Plan& plan, SharedStart& start)
     const auto chunk_at = [&](dsl::BoundaryId boundary) {
         return static_cast<std::uint32_t>(program.boundaries[boundary].offset(program.chunks));
     };
+    const std::vector<dsl::OpId> besides = work_beside(program);
     for (const dsl::Op& op : program.ops)
         steps_.push_back(
             {op.kind, op.guards_buffers, writes_to_local_peers(program, op), crosses(program, op),
-             uses(program, op, dsl::input_area), uses(program, op, dsl::output_area), op.peer, op.message,
-             op.begin, op.end, chunk_at(op.begin), chunk_at(op.end),
+             besides[steps_.size()], uses(program, op, dsl::input_area), uses(program, op, dsl::output_area),
+             op.peer, op.message, op.begin, op.end, chunk_at(op.begin), chunk_at(op.end),
              static_cast<std::uint16_t>(op.operands.size()), static_cast<std::uint16_t>(1 + op.also.size())});
+    goes_both_ways_ = (program.shares_input || program.shares_output) &&
+                      std::ranges::any_of(steps_, [](const TileStep& step) { return step.crosses; });
     for (const dsl::ShiftedArea& shifted : program.shifted)
         chunks_further_.push_back(std::uint64_t{chunk_at(shifted.from)} - chunk_at(shifted.at));
 }
@@ -140,10 +143,10 @@ bool TileRun::run_one(const TileStep& step, bool patient) {
     if (step.kind == Kind::await) return awaits(step, patient);
     if (step.kind == Kind::signal)
         start_.local_peers->signal(start_.sequence, index_ % slots, start_.value_of(index_, step.signal));
-    else if (binding_->bytes_between(step.begin, step.end) > 0) {
-        if (start_.copies_once && step.crosses) return work_across(start_.program().ops[next_]);
+    else if (start_.copies_once && step.crosses)
+        return work_across(start_.program().ops[next_]);
+    else if (beside(next_) == no_op && binding_->bytes_between(step.begin, step.end) > 0)
         time([&] { work(step); });
-    }
     return true;
 }
 

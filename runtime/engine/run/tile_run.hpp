@@ -12,6 +12,7 @@
 #include "runtime/engine/plan/hand_over_path.hpp"
 #include "runtime/engine/plan/plan.hpp"
 #include "runtime/engine/run/local_peers.hpp"
+#include "runtime/engine/run/peer_use.hpp"
 #include "runtime/engine/run/run.hpp"
 
 namespace hocket::engine {
@@ -22,6 +23,7 @@ struct TileStep {
     dsl::Op::Kind kind;
     bool guards_buffers, hands_over;  // hands_over: writes to local peers
     bool crosses;                     // uses a local peer's input or output
+    dsl::OpId beside;                 // work_beside()
     bool uses_input, uses_output;     // of this rank
     dsl::Rank peer;
     std::uint32_t signal;
@@ -47,6 +49,8 @@ struct SharedStart {
     bool copies_through_window = false;
     // Local peers use the callers' private buffers where they are, through the kernel (peer_memory.hpp).
     bool copies_once = false;
+    // Then, too, the copies of work_beside() may be made at the same time: no byte is both input and output.
+    bool has_work_beside = false;
     bool must_copy_input = false;     // always: it is multiplied, or overlaps the output although it must not
     double factor = 1;                // for the input, if the plan multiplies
     bool has_met = false;             // the rendezvous gave the first signal
@@ -104,8 +108,10 @@ class TileRun {
     void choose_path();
     bool work_across(const dsl::Op& op);
     bool copy_across(const dsl::Op& op, std::uint64_t begin, std::uint64_t bytes);
-    template <typename Meanwhile>
-    bool cross(const LocalPeers::PrivateCopy& copy, Meanwhile meanwhile);
+    template <typename Own>
+    bool cross(const LocalPeers::PrivateCopy& copy, bool has_own, Own make_own);
+    dsl::OpId beside(dsl::OpId op) const { return start_.has_work_beside ? steps_[op].beside : no_op; }
+    void make_beside();
     bool work_across_in_block(const dsl::Op& op, std::uint64_t at, std::uint64_t bytes);
     std::optional<Member> lender_of(dsl::AreaId area) const;
     void work_between(const TileStep& step, std::uint64_t begin, std::uint64_t end);
@@ -156,10 +162,12 @@ class TileRun {
     std::uint64_t placed_chunk_ = 0;
     dsl::OpId next_ = 0;
     bool active_ = false;
+    // Two ranks read or write each other's buffers in this program, both of them.
+    bool goes_both_ways_;
     // The part of the next operation that is done, if it is a copy between this rank and lenders.
     struct Crossing {
         std::size_t lenders = 0;  // that have their copy
-        bool has_own = false;     // this rank has its own
+        bool has_own = false;     // this rank has its own, and the copy beside it is made
         bool is_open = false;     // LocalPeers::open_joint() has begun the next lender's
     } crossing_;
     HandOverPath::Choice choice_{kernels::Path::cache};  // of data that are handed over

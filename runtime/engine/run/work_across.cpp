@@ -27,10 +27,11 @@ std::optional<Member> TileRun::lender_of(dsl::AreaId area) const {
 
 bool TileRun::work_across(const dsl::Op& op) {
     const std::uint64_t begin = binding_->byte_offsets[op.begin], end = binding_->byte_offsets[op.end];
-    const bool is_lent_by_both = op.kind == dsl::Op::Kind::copy && lender_of(op.operands[0]);
-    // A copy to one place, or from this rank's memory, needs no block.
-    if (op.kind == dsl::Op::Kind::copy && !(is_lent_by_both && (!op.also.empty() || lender_of(op.area))))
-        return copy_across(op, begin, end - begin);
+    if (crosses_straight(start_.program(), op)) {
+        const bool is_done = copy_across(op, begin, end - begin);
+        if (is_done) crossing_ = {};
+        return is_done;
+    }
     blocks_.resize((op.operands.size() + 1) * crossing_bytes);
     block_areas_ = areas_;
     bool goes_on = true;
@@ -41,46 +42,62 @@ bool TileRun::work_across(const dsl::Op& op) {
     return goes_on;
 }
 
-// From a lender to one place of this rank, or from this rank to any places.
+// From a lender to one place of this rank, or from this rank to any places; and the copy beside it.
 bool TileRun::copy_across(const dsl::Op& op, std::uint64_t begin, std::uint64_t bytes) {
     std::byte* from = address(areas_[op.operands[0]], begin);
-    if (const auto lender = lender_of(op.operands[0])) {
-        const bool is_done = cross({*lender, true, address(areas_[op.area], begin), from, bytes}, [] {});
-        if (is_done) crossing_ = {};
-        return is_done;
-    }
-    const auto copy_to_own = [&] {
-        if (std::exchange(crossing_.has_own, true)) return;
+    bool has_own = beside(next_) != no_op;
+    if (const auto lender = lender_of(op.operands[0]))
+        return cross({*lender, true, address(areas_[op.area], begin), from, bytes}, has_own,
+                     [this] { make_beside(); });
+    for_destinations(
+        op, [&](dsl::AreaId area) { has_own |= !lender_of(area) && address(areas_[area], begin) != from; });
+    const auto make_own = [&] {
+        if (crossing_.has_own) return;
         for_destinations(op, [&](dsl::AreaId area) {
             std::byte* to = address(areas_[area], begin);
-            if (!lender_of(area) && to != from) std::memmove(to, from, bytes);
+            if (!lender_of(area) && to != from && bytes > 0) std::memmove(to, from, bytes);
         });
+        make_beside();
     };
     std::size_t lenders = 0;
     bool goes_on = true;
     for_destinations(op, [&](dsl::AreaId area) {
         const auto lender = lender_of(area);
         if (!lender || ++lenders <= crossing_.lenders || !goes_on) return;
-        goes_on = cross({*lender, false, from, address(areas_[area], begin), bytes}, copy_to_own);
+        goes_on = cross({*lender, false, from, address(areas_[area], begin), bytes},
+                        has_own && !crossing_.has_own, make_own);
         if (goes_on) ++crossing_.lenders;
     });
-    if (!goes_on) return false;
-    copy_to_own();
-    crossing_ = {};
-    return true;
+    return goes_on;
 }
 
-// Copies between this rank's memory and a lender's, by both of them if it is much; the lender may begin while
-// this rank calls meanwhile(). Call again until it returns true: the lender may be at its last block.
-template <typename Meanwhile>
-bool TileRun::cross(const LocalPeers::PrivateCopy& copy, Meanwhile meanwhile) {
+// Makes the copy within this rank's buffers that stands beside the next operation, once.
+void TileRun::make_beside() {
+    if (std::exchange(crossing_.has_own, true)) return;
+    const dsl::OpId own = beside(next_);
+    if (own == no_op || binding_->bytes_between(steps_[own].begin, steps_[own].end) == 0) return;
+    const dsl::OpId here = std::exchange(next_, own);
+    time([&] { work(steps_[own]); });
+    next_ = here;
+}
+
+// Copies between this rank's memory and a lender's, by both of them if it is much, or if this rank has copies
+// of its own to make meanwhile, by make_own(). Call again until it returns true: the lender may be at its
+// last block.
+//
+// Where both ranks copy from or to each other, two system calls at once take longer than one after the other,
+// because each changes counts in the other one's memory. So every other rank makes its own copies first.
+template <typename Own>
+bool TileRun::cross(const LocalPeers::PrivateCopy& copy, bool has_own, Own make_own) {
     LocalPeers& local_peers = *start_.local_peers;
-    if (!crossing_.is_open) {
-        if (!local_peers.open_joint(copy)) return local_peers.copy_private(copy);
-        crossing_.is_open = true;
-        meanwhile();
+    const bool is_own_first = !goes_both_ways_ || local_peers.self() % 2 == 1;
+    if (!crossing_.is_open && copy.bytes > 0) {
+        crossing_.is_open = local_peers.open_joint(copy, has_own && !goes_both_ways_);
+        if (is_own_first) make_own();
+        if (!crossing_.is_open && !local_peers.copy_private(copy)) return false;
     }
-    crossing_.is_open = !local_peers.advance_joint();
+    if (crossing_.is_open) crossing_.is_open = !local_peers.advance_joint();
+    make_own();
     return !crossing_.is_open;
 }
 
