@@ -160,20 +160,31 @@ bool LocalPeers::open_joint(const PrivateCopy& copy, bool is_busy) {
     return true;
 }
 
-bool LocalPeers::advance_joint() {
+void LocalPeers::take_joint() {
     JointCopy& joint = board(self()).joint;
     const PrivateCopy& whole = open_->copy;
     while (const auto block = joint.take()) {
+        // If the member has gone, the copy never ends, and the bootstrap tells of the loss.
         if (!copy_private(
                 {whole.member, whole.reads, whole.own + block->at, whole.theirs + block->at, block->bytes}))
-            return false;
+            return;
         --open_->left;
         ++joint_blocks_;
     }
     open_->are_all_taken = true;
-    if (!joint.have_others_copied(open_->left, open_->copied_by_others)) return false;
-    open_.reset();
-    return true;
+}
+
+bool LocalPeers::has_joint_ended() {
+    if (!open_->are_all_taken) return false;
+    const JointCopy& joint = board(self()).joint;
+    for (int i = 0; i < spins_; ++i) {
+        if (joint.have_others_copied(open_->left, open_->copied_by_others)) {
+            open_.reset();
+            return true;
+        }
+        relax();
+    }
+    return false;
 }
 
 // The opener's memory is the other one's here, and its reads are writes.

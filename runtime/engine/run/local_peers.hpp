@@ -231,10 +231,11 @@ class LocalPeers {
     bool copy_private(const PrivateCopy& copy);
     // As copy_private(), with the member's help. open_joint() returns false if another start of this rank has
     // one open, or if the copy is too small. is_busy: this rank has something else to do meanwhile, so that a
-    // small one is worth it if the member has a core to itself. advance_joint() copies what nobody has copied
-    // yet, and returns true once all is done.
+    // small one is worth it if the member has a core to itself. take_joint() copies what nobody has taken
+    // yet. has_joint_ended() polls for a moment; once it has returned true, all is copied, and nothing open.
     bool open_joint(const PrivateCopy& copy, bool is_busy);
-    bool advance_joint();
+    void take_joint();
+    bool has_joint_ended();
     // The member that has taken blocks of this rank's open copy, and is not at their end; none while this
     // rank itself has blocks to take.
     std::optional<Member> awaited_helper() const {

@@ -52,24 +52,20 @@ std::vector<dsl::OpId> work_beside(const dsl::RankProgram& program) {
     std::vector<dsl::OpId> beside(ops.size(), no_op), last_before(ops.size(), no_op);
     for (dsl::OpId id = 0; id < ops.size(); ++id)
         for (const dsl::OpId successor : ops[id].successors) last_before[successor] = id;
-    const auto is_own = [&](dsl::OpId id) {
-        return ops[id].kind == dsl::Op::Kind::copy && !crosses(program, ops[id]) && beside[id] == no_op;
-    };
-    const auto pair = [&](dsl::OpId crossing, dsl::OpId own) {
-        beside[crossing] = own;
-        beside[own] = crossing;
-    };
-    for (dsl::OpId id = 0; id < ops.size(); ++id) {
+    std::vector<dsl::OpId> owns;  // that stand beside none yet
+    for (dsl::OpId id = 0; id < ops.size(); ++id)
+        if (ops[id].kind == dsl::Op::Kind::copy && !crosses(program, ops[id])) owns.push_back(id);
+    for (dsl::OpId id = 0; id < ops.size() && !owns.empty(); ++id) {
         if (!crosses_straight(program, ops[id])) continue;
-        if (id > 0 && is_own(id - 1) && !std::ranges::count(ops[id - 1].successors, id)) {
-            pair(id, id - 1);
-            continue;
-        }
-        for (dsl::OpId own = id + 1; own < ops.size(); ++own) {
-            if (!is_own(own) || (last_before[own] != no_op && last_before[own] >= id)) continue;
-            pair(id, own);
-            break;
-        }
+        const auto suits = [&](dsl::OpId own) {
+            if (own + 1 == id) return !std::ranges::count(ops[own].successors, id);
+            return own > id && (last_before[own] == no_op || last_before[own] < id);
+        };
+        const auto own = std::ranges::find_if(owns, suits);
+        if (own == owns.end()) continue;
+        beside[id] = *own;
+        beside[*own] = id;
+        owns.erase(own);
     }
     return beside;
 }

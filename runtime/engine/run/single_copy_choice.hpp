@@ -38,20 +38,23 @@ class SingleCopyChoice {
         const Pace pace(kind.bytes);
         const std::size_t start = state.starts;
         if (start < pace.first_measured || start >= pace.end()) return {state.is_once_best, false};
-        return {(start - pace.first_measured) / pace.group % 2 == 1, true};
+        const std::size_t number = (start - pace.first_measured) / pace.group;
+        return {(number + 1) / 2 % 2 == 1, true};
     }
 
     // Counts a start that went by its choice.
     void count(const Kind& kind) {
         State& state = states_[index_of(kind)];
         const std::size_t first = Pace(kind.bytes).first_measured;
-        if (state.starts == first) state.costs[0].starts = state.costs[1].starts = 0;
+        if (state.starts == first)
+            state.costs[0].starts = state.costs[1].starts = 0, state.is_hopeless = false;
         state.starts = state.starts + 1 < period ? state.starts + 1 : first;
     }
 
     // Notes the time of a start that was measured, from when all ranks had come until the last one was done.
     void note(const Kind& kind, bool is_once, std::chrono::nanoseconds time) {
         State& state = states_[index_of(kind)];
+        if (state.is_hopeless) return;
         Costs& costs = state.costs[is_once ? 1 : 0];
         costs.per_byte[costs.starts++ % most_timed] =
             static_cast<double>(time.count()) / static_cast<double>(kind.bytes);
@@ -60,19 +63,23 @@ class SingleCopyChoice {
         if (tiles.starts < least_timed || once.starts < least_timed) return;
         const double by_tiles = tiles.median();
         state.is_once_best = once.median() < margin * by_tiles && tiles.starts >= pace.timed() / 2;
-        if (once.least() > hopeless * by_tiles) state.starts = std::max(state.starts, pace.end());
+        state.is_hopeless = once.least() > hopeless * by_tiles;
+        if (!state.is_hopeless) return;
+        state.is_once_best = false;
+        state.starts = std::max(state.starts, pace.end());
     }
 
   private:
     // The starts of a size that are measured. The first ones of a plan are slower: memory is touched for the
     // first time, kernels are not compiled yet, and tiles try both paths to local peers (HandOverPath). Then
-    // groups go by the two ways in turn, so that what changes meanwhile hits both alike. The more tiles a
-    // start has, the fewer starts that takes, and the less one start's time depends on the one before.
+    // groups go by tiles, twice by a single copy, twice by tiles and so on, so that what changes meanwhile
+    // hits both alike, also buffers that are new and touched for the first time. From 2 MiB on a start has 8
+    // or more tiles, which count as starts for the paths, so fewer starts are slow.
     struct Pace {
         explicit Pace(std::uint64_t bytes) : first_measured(48), group(most_group) {
             // The same for all starts that are measured together.
             const std::uint64_t mib = std::bit_floor(bytes) >> 20;
-            if (mib > 1) first_measured = std::max<std::uint64_t>(first_measured / mib, 4);
+            if (mib > 1) first_measured = std::max<std::uint64_t>(2 * first_measured / mib, 4);
             if (mib > 1) group = 2;
         }
         std::size_t timed() const { return groups / 2 * group; }  // of each way
@@ -104,7 +111,7 @@ class SingleCopyChoice {
     };
     struct State {
         std::size_t starts = 0;  // chosen so far, modulo periods
-        bool is_once_best = false;
+        bool is_once_best = false, is_hopeless = false;
         Costs costs[2]{};  // through tiles; copied once
     };
 

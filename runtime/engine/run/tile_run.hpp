@@ -162,7 +162,7 @@ class TileRun {
     std::uint64_t placed_chunk_ = 0;
     dsl::OpId next_ = 0;
     bool active_ = false;
-    // Two ranks read or write each other's buffers in this program, both of them.
+    // This rank uses buffers of local peers in this program, and local peers use its own.
     bool goes_both_ways_;
     // The part of the next operation that is done, if it is a copy between this rank and lenders.
     struct Crossing {

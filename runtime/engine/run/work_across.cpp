@@ -45,7 +45,8 @@ bool TileRun::work_across(const dsl::Op& op) {
 // From a lender to one place of this rank, or from this rank to any places; and the copy beside it.
 bool TileRun::copy_across(const dsl::Op& op, std::uint64_t begin, std::uint64_t bytes) {
     std::byte* from = address(areas_[op.operands[0]], begin);
-    bool has_own = beside(next_) != no_op;
+    const dsl::OpId own = beside(next_);
+    bool has_own = own != no_op && binding_->bytes_between(steps_[own].begin, steps_[own].end) > 0;
     if (const auto lender = lender_of(op.operands[0]))
         return cross({*lender, true, address(areas_[op.area], begin), from, bytes}, has_own,
                      [this] { make_beside(); });
@@ -81,23 +82,24 @@ void TileRun::make_beside() {
     next_ = here;
 }
 
-// Copies between this rank's memory and a lender's, by both of them if it is much, or if this rank has copies
-// of its own to make meanwhile, by make_own(). Call again until it returns true: the lender may be at its
-// last block.
+// Copies between this rank's memory and a lender's, by both of them if it is much, or if the lender has
+// nothing else to do and this rank has copies of its own to make meanwhile, by make_own(). Call again until
+// it returns true: the lender may be at its last block.
 //
-// Where both ranks copy from or to each other, two system calls at once take longer than one after the other,
+// Where ranks copy from or to each other, two system calls at once take longer than one after the other,
 // because each changes counts in the other one's memory. So every other rank makes its own copies first.
 template <typename Own>
 bool TileRun::cross(const LocalPeers::PrivateCopy& copy, bool has_own, Own make_own) {
     LocalPeers& local_peers = *start_.local_peers;
-    const bool is_own_first = !goes_both_ways_ || local_peers.self() % 2 == 1;
     if (!crossing_.is_open && copy.bytes > 0) {
         crossing_.is_open = local_peers.open_joint(copy, has_own && !goes_both_ways_);
-        if (is_own_first) make_own();
+        if (goes_both_ways_ ? local_peers.self() % 2 == 1 : crossing_.is_open) make_own();
         if (!crossing_.is_open && !local_peers.copy_private(copy)) return false;
     }
-    if (crossing_.is_open) crossing_.is_open = !local_peers.advance_joint();
+    const bool is_joint = crossing_.is_open;
+    if (is_joint) local_peers.take_joint();
     make_own();
+    if (is_joint) crossing_.is_open = !local_peers.has_joint_ended();
     return !crossing_.is_open;
 }
 

@@ -67,14 +67,29 @@ TEST_CASE("a single copy is not given up because of some slow starts") {
     CHECK(run(other, out_of_place, 1'000, [](bool is_once, int) { return is_once ? 7us : 5us; }) <= 5);
 }
 
-TEST_CASE("the way of large starts is found within a few of them, which are slower at first") {
+TEST_CASE("new buffers, which are slow at first, make neither way look slow") {
+    SingleCopyChoice choice;
+    // Each of ten buckets is new in its first start.
+    run(choice, {25 << 20, false}, 200,
+        [](bool is_once, int i) { return (is_once ? 9ms : 8ms) + (i < 10 ? 8ms : 0ms); });
+    CHECK_FALSE(choice.next({25 << 20, false}).is_once);
+    SingleCopyChoice other;
+    run(other, {25 << 20, false}, 200,
+        [](bool is_once, int i) { return (is_once ? 7ms : 8ms) + (i < 10 ? 8ms : 0ms); });
+    CHECK(other.next({25 << 20, false}).is_once);
+}
+
+TEST_CASE("the way of large starts is found within fewer of them, which are slower at first") {
     for (const std::uint64_t mib : {2, 5, 16, 31, 64, 4096}) {
         const Kind large{mib << 20, false};
         SingleCopyChoice choice, other;
         const auto slow_at_first = [](int i) { return i < 4 ? 100ms : 0ms; };
-        run(choice, large, 48, [&](bool is_once, int i) { return slow_at_first(i) + (is_once ? 5ms : 8ms); });
+        const int starts = mib < 16 ? 80 : 24;
+        run(choice, large, starts,
+            [&](bool is_once, int i) { return slow_at_first(i) + (is_once ? 5ms : 8ms); });
         CHECK(choice.next(large).is_once);
-        run(other, large, 48, [&](bool is_once, int i) { return slow_at_first(i) + (is_once ? 8ms : 5ms); });
+        run(other, large, starts,
+            [&](bool is_once, int i) { return slow_at_first(i) + (is_once ? 8ms : 5ms); });
         CHECK_FALSE(other.next(large).is_once);
     }
 }
