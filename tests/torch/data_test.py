@@ -6,6 +6,7 @@ Other torches: tests/torch/run. torchdata's and accelerate's loaders are tried w
 import copy
 import importlib.util
 import io
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -33,7 +34,7 @@ from sample_files import BYTES, COUNT, WithFiles, sample
 
 def keys_of(epoch, sampler):
     sampler.set_epoch(epoch)
-    return list(sampler)
+    return [np.array(batch) for batch in sampler]
 
 
 def in_pairs(test, have, want):
@@ -95,7 +96,7 @@ class Loading(WithFiles):
                                     collate_fn=as_it_is)
                 found = list(one_by_one(loader))
                 self.same([batch for batch, _ in found], want)
-                self.assertEqual([labels.tolist() for _, labels in found], [(2 * keys).tolist() for keys in sampler])
+                self.assertEqual([labels.tolist() for _, labels in found], [[2 * key for key in keys] for keys in sampler])
 
     def test_it_is_resumed(self):
         with hocket.SharedCache(self.source, memory="16MiB") as shared:
@@ -425,6 +426,20 @@ class Protocols(WithFiles):
         for epoch in range(2):
             found = [keys.tolist() for _, keys in prepared]
             self.assertEqual(found, [(2 * keys).tolist() for keys in keys_of(epoch, Sampler(self.cache, 16, seed=4))])
+
+    @unittest.skipUnless(importlib.util.find_spec("accelerate"), "accelerate is not installed")
+    def test_accelerate_divides_batches(self):
+        """Among ranks, also where the last batches are too few or too short, for which it joins others."""
+        from accelerate.data_loader import BatchSamplerShard
+        for size in (6, 16, 60):
+            ours = Sampler(self.cache, size, seed=4)
+            torchs = BatchSampler(ours.keys().tolist(), size, False)
+            for ranks_, split, even in itertools.product((2, 3), (False, True), (False, True)):
+                if split and size % ranks_ != 0:
+                    continue
+                for rank in range(ranks_):
+                    shards = [list(BatchSamplerShard(one, ranks_, rank, split_batches=split, even_batches=even)) for one in (ours, torchs)]
+                    self.assertEqual(shards[0], shards[1], (size, ranks_, split, even, rank))
 
 
 def added(batch, keys):

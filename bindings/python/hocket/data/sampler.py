@@ -74,11 +74,12 @@ class Sampler(torch.utils.data.BatchSampler):
         """Returns the number of batches of an epoch."""
         return _batches_of(self.state_dict(0))
 
-    def __iter__(self) -> Iterator[np.ndarray[Any, Any]]:
+    def __iter__(self) -> Iterator[list[int]]:
+        """Gives lists, as BatchSampler does: frameworks join batches by `+`, which adds the numbers of arrays."""
         # A DataLoader with workers makes two iterators, and uses the second: nothing is done before the first batch.
         first, batches = self.begin()
         for self._given in range(first + 1, len(batches) + 1):
-            yield batches[self._given - 1]
+            yield batches[self._given - 1].tolist()
 
     def begin(self, is_told: bool = True) -> tuple[int, list[np.ndarray[Any, Any]]]:
         """Begins an iteration: returns the number of its first batch, and all batches of the epoch. is_told: the cache is
