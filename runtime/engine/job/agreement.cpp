@@ -61,7 +61,9 @@ void compare_cards(const std::vector<Json>& cards, const char* key) {
     std::string text = fmt::format("the ranks differ in {}:", key);
     for (const auto& [value, ranks] : ranks_by_value)
         text += fmt::format("\n  \"{}\" on {}", value, transport::all_ranks_text(ranks));
-    text += "\n  hint: give all ranks the same value (hocket-run passes its environment on to all)";
+    text +=
+        "\n  hint: give all ranks the same value, by this variable or by the option in its place (hocket-run "
+        "passes its environment on to all)";
     throw Error(Status::mismatch, text);
 }
 
