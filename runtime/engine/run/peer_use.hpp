@@ -31,8 +31,8 @@ bool crosses_straight(const dsl::RankProgram& program, const dsl::Op& op);
 constexpr dsl::OpId no_op = ~dsl::OpId{0};
 
 // For each operation, the one that this rank can make at the same time: for a copy that crosses straight, a
-// copy that does not cross and neither needs it nor is needed by it, and for that one the copy
-// that crosses. no_op for all others. Where input and output lie in the same memory, it does not hold.
+// copy that does not cross and neither needs it nor is needed by it, and for that one the copy that crosses.
+// no_op for all others. Where input and output lie in the same memory, it does not hold.
 std::vector<dsl::OpId> work_beside(const dsl::RankProgram& program);
 
 // Returns true if the program's ranks can use each other's private buffers where they are, through the

@@ -59,11 +59,12 @@ TileRun::TileRun(const Plan& plan, SharedStart& start)
     };
     const std::vector<dsl::OpId> besides = work_beside(program);
     for (const dsl::Op& op : program.ops)
-        steps_.push_back(
-            {op.kind, op.guards_buffers, writes_to_local_peers(program, op), crosses(program, op),
-             besides[steps_.size()], uses(program, op, dsl::input_area), uses(program, op, dsl::output_area),
-             op.peer, op.message, op.begin, op.end, chunk_at(op.begin), chunk_at(op.end),
-             static_cast<std::uint16_t>(op.operands.size()), static_cast<std::uint16_t>(1 + op.also.size())});
+        steps_.push_back({op.kind, op.guards_buffers, writes_to_local_peers(program, op),
+                          crosses(program, op), crosses_straight(program, op), besides[steps_.size()],
+                          uses(program, op, dsl::input_area), uses(program, op, dsl::output_area), op.peer,
+                          op.message, op.begin, op.end, chunk_at(op.begin), chunk_at(op.end),
+                          static_cast<std::uint16_t>(op.operands.size()),
+                          static_cast<std::uint16_t>(1 + op.also.size())});
     goes_both_ways_ = (program.shares_input || program.shares_output) &&
                       std::ranges::any_of(steps_, [](const TileStep& step) { return step.crosses; });
     for (const dsl::ShiftedArea& shifted : program.shifted)

@@ -23,6 +23,7 @@ struct TileStep {
     dsl::Op::Kind kind;
     bool guards_buffers, hands_over;  // hands_over: writes to local peers
     bool crosses;                     // uses a local peer's input or output
+    bool crosses_straight;            // crosses_straight()
     dsl::OpId beside;                 // work_beside()
     bool uses_input, uses_output;     // of this rank
     dsl::Rank peer;

@@ -27,7 +27,7 @@ std::optional<Member> TileRun::lender_of(dsl::AreaId area) const {
 
 bool TileRun::work_across(const dsl::Op& op) {
     const std::uint64_t begin = binding_->byte_offsets[op.begin], end = binding_->byte_offsets[op.end];
-    if (crosses_straight(start_.program(), op)) {
+    if (steps_[next_].crosses_straight) {
         const bool is_done = copy_across(op, begin, end - begin);
         if (is_done) crossing_ = {};
         return is_done;
@@ -47,9 +47,12 @@ bool TileRun::copy_across(const dsl::Op& op, std::uint64_t begin, std::uint64_t 
     std::byte* from = address(areas_[op.operands[0]], begin);
     const dsl::OpId own = beside(next_);
     bool has_own = own != no_op && binding_->bytes_between(steps_[own].begin, steps_[own].end) > 0;
-    if (const auto lender = lender_of(op.operands[0]))
-        return cross({*lender, true, address(areas_[op.area], begin), from, bytes}, has_own,
-                     [this] { make_beside(); });
+    if (const auto lender = lender_of(op.operands[0])) {
+        const bool goes_on = cross({*lender, true, address(areas_[op.area], begin), from, bytes}, has_own,
+                                   [this] { make_beside(); });
+        if (goes_on) make_beside();
+        return goes_on;
+    }
     for_destinations(
         op, [&](dsl::AreaId area) { has_own |= !lender_of(area) && address(areas_[area], begin) != from; });
     const auto make_own = [&] {
@@ -69,6 +72,7 @@ bool TileRun::copy_across(const dsl::Op& op, std::uint64_t begin, std::uint64_t 
                         has_own && !crossing_.has_own, make_own);
         if (goes_on) ++crossing_.lenders;
     });
+    if (goes_on) make_own();
     return goes_on;
 }
 
@@ -78,7 +82,7 @@ void TileRun::make_beside() {
     const dsl::OpId own = beside(next_);
     if (own == no_op || binding_->bytes_between(steps_[own].begin, steps_[own].end) == 0) return;
     const dsl::OpId here = std::exchange(next_, own);
-    time([&] { work(steps_[own]); });
+    work(steps_[own]);
     next_ = here;
 }
 
@@ -96,10 +100,10 @@ bool TileRun::cross(const LocalPeers::PrivateCopy& copy, bool has_own, Own make_
         if (goes_both_ways_ ? local_peers.self() % 2 == 1 : crossing_.is_open) make_own();
         if (!crossing_.is_open && !local_peers.copy_private(copy)) return false;
     }
-    const bool is_joint = crossing_.is_open;
-    if (is_joint) local_peers.take_joint();
+    if (!crossing_.is_open) return true;
+    local_peers.take_joint();
     make_own();
-    if (is_joint) crossing_.is_open = !local_peers.has_joint_ended();
+    crossing_.is_open = !local_peers.has_joint_ended();
     return !crossing_.is_open;
 }
 
