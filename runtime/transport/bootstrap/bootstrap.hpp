@@ -139,7 +139,8 @@ class Bootstrap {
     // goodbye; for the poll set of code that waits. -1 in a world of one.
     virtual int event_fd() const = 0;
 
-    // Says goodbye and closes. Idempotent; waits no longer than 500 ms.
+    // Says goodbye and closes. Idempotent; waits no longer than 500 ms; where a link is down, until it is up
+    // again or the rank behind it is lost.
     virtual void leave() = 0;
 };
 

@@ -53,6 +53,7 @@ class Member : public Bootstrap {
     void run();
     void step();
     void say_goodbye();
+    bool is_cut_off(Clock::time_point now);
     void note_absence(Clock::time_point now);
     void judge_silence(Clock::time_point now);
     std::string others_silent_with(std::size_t index, Clock::time_point now);

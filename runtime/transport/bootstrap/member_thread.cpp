@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto goodbye_time = 450ms;
+constexpr auto goodbye_time = 450ms, goodbye_look = 50ms;
 
 // Ranks often leave together. If each departure were sent separately, n departures would take n * n messages.
 constexpr auto departure_delay = 1ms;
@@ -91,7 +91,7 @@ void Member::step() {
 // data that they have not read yet. A guest answers rank 0's goodbye by stopping. Rank 0 stays until all
 // guests have stopped, so that it passes on any earlier report of theirs.
 void Member::say_goodbye() {
-    const auto deadline = Clock::now() + goodbye_time;
+    auto deadline = Clock::now() + goodbye_time;
     send_pending_report();
     send_departures();
     tell_all(FrameType::goodbye, {});
@@ -104,7 +104,11 @@ void Member::say_goodbye() {
             set.push_back({events ? links_[i].fd() : -1, static_cast<short>(events), 0});
         }
         const bool all_silent = std::all_of(set.begin(), set.end(), [](const pollfd& p) { return p.fd < 0; });
-        if (all_silent || Clock::now() >= deadline) break;
+        if (all_silent) break;
+        if (const auto now = Clock::now(); now >= deadline) {
+            if (!is_cut_off(now)) break;
+            deadline = now + goodbye_look;
+        }
         poll_until(set, departures_.empty() ? deadline : std::min(deadline, departures_due_));
         for (std::size_t i = 0; i < links_.size(); ++i) {
             if (!set[i].revents) continue;
@@ -117,6 +121,18 @@ void Member::say_goodbye() {
         if (Clock::now() >= departures_due_) send_departures();
     }
     send_departures();
+}
+
+// Returns true if a peer's host has not acknowledged all that was sent, and is not yet lost for that: the
+// kernel repeats the goodbye, and what was sent before it, once the link is up again. The connection must be
+// open until then. Also the end of a container would drop what its kernel still has to send.
+bool Member::is_cut_off(Clock::time_point now) {
+    if (loss()) return false;
+    return std::any_of(links_.begin(), links_.end(), [&](Link& link) {
+        if (!link.is_open()) return false;
+        const Answers answers = link.answers();
+        return answers.are_missing && !link.silence().verdict(now, answers, times_);
+    });
 }
 
 // Other ranks are not blamed for time in which this process could not receive.

@@ -135,6 +135,33 @@ TEST_CASE("an outage that is shorter than the heartbeat timeout is survived") {
     });
 }
 
+// Rank 0 leaves in an outage, as a process does that gets its last data just before. Its network ends with
+// its process, as that of a container does.
+TEST_CASE("a rank that leaves while the link is down has left, and is not lost") {
+    in_own_network([&]() -> std::string {
+        const Tally running, cut_off;
+        Lan lan(2, [&](int rank) -> std::string {
+            const auto job = Bootstrap::join(options_on_lan(rank, 2, 6000ms));
+            job->all_gather("", 5s);
+            running.add();
+            cut_off.await(1);
+            if (rank == 0) return "";
+            const bool is_over = eventually([&] { return job->has_left(0) || job->loss().has_value(); }, 20s);
+            expect(is_over, "to hear of rank 0");
+            expect(!job->loss(), job->loss() ? job->loss()->reason : "");
+            return "";
+        });
+        running.await(2);
+        lan.cut_off(1);
+        std::this_thread::sleep_for(1s);  // heartbeats are sent, and sent again
+        cut_off.add();
+        std::this_thread::sleep_for(1200ms);
+        lan.restore(1);
+        for (const Outcome& outcome : lan.wait()) expect(outcome.exit_code == 0, outcome.text);
+        return "";
+    });
+}
+
 TEST_CASE(
     "an outage that outlasts the heartbeat timeout is a loss, and is not said to be the end of a process") {
     in_own_network([&]() -> std::string {
