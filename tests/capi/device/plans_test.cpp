@@ -266,7 +266,7 @@ TEST_CASE("small inputs go by packets, in turn with larger ones, and give the ho
             const hkt_collective collectives[] = {HKT_ALL_REDUCE, HKT_REDUCE_SCATTER, HKT_ALL_GATHER,
                                                   HKT_ALL_TO_ALL, HKT_BROADCAST};
             const DataType types[] = {DataType::float32, DataType::int8, DataType::bfloat16};
-            for (int i = 0; i < in_long_form(40, 15); ++i) {
+            for (int i = 0; i < in_long_form(40, 10); ++i) {
                 const std::size_t which = static_cast<std::size_t>(i) % std::size(collectives);
                 Operation what{.collective = collectives[which],
                                .schedule = which == 0 ? "exchange" : "direct",
