@@ -106,6 +106,7 @@ void take_source(const hkt_cache_options& given, cache::CacheOptions& options) {
 }
 
 std::unique_ptr<cache::Cache> open_cache(const hkt_cache_options& given) {
+    warn_of_misspelt_variables("cache");
     cache::CacheOptions options = cache::from_environment();
     if (given.folder != nullptr) options.folder = given.folder;
     if (given.memory_bytes != 0) options.memory_bytes = given.memory_bytes;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace hocket {
 
@@ -13,6 +14,12 @@ namespace hocket {
 using Environment = std::function<const char*(const char*)>;
 
 Environment process_environment();
+
+// Returns "HOCKET_SCHEDUL is not known (did you mean 'HOCKET_SCHEDULE'?)" for each variable of the process
+// whose name is like that of one that Hocket reads. Other names that begin with HOCKET_ may be the program's.
+std::vector<std::string> misspelt_variables();
+// Writes them to stderr, as "hocket: rank 0: HOCKET_SCHEDUL is ...", once in a process. Thread-safe.
+void warn_of_misspelt_variables(std::string_view who) noexcept;
 
 // One day. A longer time is reduced to this: programs ask for weeks when they mean "as long as it takes".
 inline constexpr std::int64_t longest_timeout_ms = 24 * 3600 * 1000;

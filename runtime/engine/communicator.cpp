@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "runtime/base/environment.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/devices.hpp"
 #include "runtime/transport/window/shared_by_use.hpp"
@@ -101,6 +102,9 @@ void Communicator::log_joining() const {
     log_.log(LogLevel::info, "joined {} rank{} as process {} on {}: topology {}, provider {} ({}{}{})",
              size(), size() == 1 ? "" : "s", own.pid, own.host, own.topology, own.provider, why,
              connections_->provider_why().empty() ? "" : "; ", connections_->provider_why());
+    if (connections_->local_peers() == nullptr || connections_->local_peers()->self() == 0)
+        warn_of_misspelt_variables(
+            record::name_of(own));  // the other ranks of this host have the same, mostly
     if (!connections_->links_text().empty())
         log_.log(LogLevel::info, "links: {}", connections_->links_text());
     log_.log(LogLevel::debug,

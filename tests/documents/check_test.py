@@ -10,6 +10,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 PAGE = "docs/decisions/net-libsodium.md"
 INDEX = "docs/decisions/README.md"
+VARIABLES = "runtime/base/environment.cpp"
 LONG = "word " * 21
 
 
@@ -46,16 +47,18 @@ CASES = [
     (PAGE, replace("- Date: 20", "- Date: 30"), "the line of net-libsodium.md says"),
     (PAGE, replace("in force", "overtaken"), "no lines of Date, Area and State"),
     (PAGE, replace("## Price", "## Costs"), "its parts are not"),
+    (VARIABLES, replace(" RAILS ", " "), "RAILS is read, and not in the list"),
+    (VARIABLES, replace(" RAILS ", " RAILS RIALS "), "RIALS is in the list of variables, and nothing reads it"),
 ]
 
 
 def main():
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        # The documents are copied. Everything else that they link to is a link.
+        # The documents, and sources that name variables, are copied. Everything else that they link to is a link.
         for name in os.listdir(ROOT):
             path = os.path.join(ROOT, name)
-            if name == "docs" or name.endswith(".md"):
+            if name in ("docs", "runtime") or name.endswith(".md"):
                 if os.path.isdir(path):
                     shutil.copytree(path, os.path.join(folder, name))
                 else:

@@ -1,10 +1,13 @@
 #include "runtime/engine/job/options.hpp"
 
+#include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <limits>
 #include <map>
 #include <string>
 
+#include "runtime/base/environment.hpp"
 #include "runtime/base/error.hpp"
 #include "tests/support/test.hpp"
 
@@ -39,6 +42,26 @@ TEST_CASE("nothing set is a world of one") {
     CHECK(options.world_size == 1);
     CHECK(options.timeout == std::chrono::seconds(60));
     CHECK(options.schedule_path == std::vector<std::string>{engine::library_folder().value()});
+}
+
+TEST_CASE("a variable that is nearly one of Hocket's is named, and a program's own is not") {
+    CHECK(misspelt_variables().empty());
+    const Variables given = {{"HOCKET_SCHEDUL", "ring"}, {"HOCKET_TIMEOUT", "5"}, {"HOCKET_TIMEOUT_SM", "5"},
+                             {"HOCKET_LGO", "info"},     {"HOCKET_JOB", "7"},     {"HOCKET_HOME", "/opt"},
+                             {"HOCKET_TEST_LONG", "1"},  {"HOCKET_RAILS", "1"},   {"HOCKET_TOPOLGY", ""},
+                             {"HOCKET_CACHE_SIZE", "1"}, {"HOCKET_MEM", "1"},     {"HOCKETSCHEDUL", "1"}};
+    for (const auto& [name, value] : given) setenv(name.c_str(), value.c_str(), 1);
+    auto found = misspelt_variables();
+    for (const auto& [name, value] : given) unsetenv(name.c_str());
+    std::ranges::sort(found);
+    CHECK(found == std::vector<std::string>{
+                       "HOCKET_CACHE_SIZE is not known (did you mean 'HOCKET_CACHE_DISK'?)",
+                       "HOCKET_LGO is not known (did you mean 'HOCKET_LOG'?)",
+                       "HOCKET_SCHEDUL is not known (did you mean 'HOCKET_SCHEDULE'?)",
+                       "HOCKET_TIMEOUT is not known (did you mean 'HOCKET_TIMEOUT_MS'?)",
+                       "HOCKET_TIMEOUT_SM is not known (did you mean 'HOCKET_TIMEOUT_MS'?)",
+                       "HOCKET_TOPOLGY is not known (did you mean 'HOCKET_TOPOLOGY'?)",
+                   });
 }
 
 TEST_CASE("every variable reaches its field") {
