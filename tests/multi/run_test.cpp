@@ -69,6 +69,22 @@ TEST_CASE("each rank gets its environment") {
     CHECK(port_and_secret.find(again.out.substr(0, 32)) == std::string::npos);  // fresh each time
 }
 
+TEST_CASE("libfabric's tcp gets larger buffers where it is asked for, unless the user has set them") {
+    const std::string script = "echo $FI_OFI_RXM_BUFFER_SIZE/$FI_OFI_RXM_MSG_RX_SIZE";
+    unsetenv("FI_OFI_RXM_MSG_RX_SIZE");
+    CHECK(run_job({"-n", "1"}, script).out == "/\n");
+    for (const char* variable : {"HOCKET_PROVIDER", "HOCKET_PROVIDER_FOR_ALL"}) {
+        setenv(variable, "ofi+tcp", 1);
+        CHECK(run_job({"-n", "1"}, script).out == "69632/64\n");
+        setenv("FI_OFI_RXM_MSG_RX_SIZE", "128", 1);
+        CHECK(run_job({"-n", "1"}, script).out == "69632/128\n");
+        unsetenv("FI_OFI_RXM_MSG_RX_SIZE");
+        setenv(variable, "net", 1);
+        CHECK(run_job({"-n", "1"}, script).out == "/\n");
+        unsetenv(variable);
+    }
+}
+
 TEST_CASE("a secret that the user set is kept") {
     const auto result = run_job({"-n", "2"}, "echo $HOCKET_SECRET", {{"HOCKET_SECRET", "from-the-user"}});
     CHECK(lines_with_prefix(result.out, "[1] ") == std::vector<std::string>{"from-the-user"});
