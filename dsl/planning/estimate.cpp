@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <unordered_map>
 #include <utility>
 
@@ -13,12 +14,10 @@ namespace {
 constexpr const char* estimating = "estimating how long a schedule takes";
 
 // Returns the steps round by round. Within a round, those that one rank combines into one region are
-// adjacent. within_ranks: also those that move data within a rank's own buffers.
-std::vector<std::uint32_t> in_order(const StepGraph& graph, const std::vector<std::uint32_t>& rounds,
-                                    bool within_ranks) {
-    std::vector<std::uint32_t> order;
-    for (std::uint32_t i = 0; i < graph.steps.size(); ++i)
-        if (graph.steps[i].source != graph.steps[i].destination || within_ranks) order.push_back(i);
+// adjacent.
+std::vector<std::uint32_t> in_order(const StepGraph& graph, const std::vector<std::uint32_t>& rounds) {
+    std::vector<std::uint32_t> order(graph.steps.size());
+    std::iota(order.begin(), order.end(), std::uint32_t{0});
     const auto key = [&](std::uint32_t i) {
         const Step& step = graph.steps[i];
         return std::tuple(rounds[i], step.destination, step.phase, step.target, i);
@@ -50,6 +49,16 @@ void Estimate::add_links() {
         for (const int other : link.sharing) link.sharers *= topology_.levels[other].size;
         links_.push_back(std::move(link));
     }
+    // Data that a rank moves within its own buffers take as long as a copy in its host's memory.
+    const auto memory =
+        std::find_if(links_.begin(), links_.end(), [](const Link& link) { return link.memory; });
+    own_memory_ = static_cast<int>(memory - links_.begin());
+    if (memory != links_.end()) return;
+    links_.push_back({.latency = memory_latency,
+                      .bandwidth = memory_bandwidth,
+                      .memory = true,
+                      .sharing = {},
+                      .sharers = 1});
 }
 
 // Numbers the clocks of ranks in strands.
@@ -80,11 +89,7 @@ class Estimate::ClockNumbers {
 
 // rounds: by step.
 void Estimate::add_moves(const StepGraph& graph, const std::vector<std::uint32_t>& rounds) {
-    // Data that a rank moves within its own buffers take as long as a copy in its host's memory, if the
-    // topology has such a level.
-    const auto memory =
-        std::find_if(links_.begin(), links_.end(), [](const Link& link) { return link.memory; });
-    const std::vector<std::uint32_t> order = in_order(graph, rounds, memory != links_.end());
+    const std::vector<std::uint32_t> order = in_order(graph, rounds);
     moves_.reserve(order.size());
     ClockNumbers clocks(*this, graph);
     // An arrival is all that reaches one rank in one phase. In it, all but a source's first move go along.
@@ -107,7 +112,7 @@ void Estimate::add_moves(const StepGraph& graph, const std::vector<std::uint32_t
                           .destination_clock = clocks.of(step.strand, step.destination),
                           .region = step.region,
                           .level = step.source == step.destination
-                                       ? static_cast<int>(memory - links_.begin())
+                                       ? own_memory_
                                        : level_between(topology_, step.source, step.destination),
                           .combines = step.combines,
                           .again = arrives_with_it && before->target == step.target,

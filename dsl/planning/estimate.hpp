@@ -84,7 +84,8 @@ class Estimate {
 
     Topology topology_;
     std::optional<Rank> one_for_all_;
-    std::vector<Link> links_;      // by level
+    std::vector<Link> links_;      // by level; then each host's memory, if no level is in memory
+    int own_memory_ = 0;           // of links_: that of copies within a rank's own buffers
     std::vector<double> regions_;  // their lengths, as fractions of x
     std::vector<StrandClock> clocks_;
     std::vector<Move> moves_;          // round by round

@@ -87,6 +87,12 @@ TEST_CASE("on several hosts large buffers cross the links as few times as is pos
     CHECK_THAT(chosen("2mx4h@1Gb/s", 64 * MiB, Collective::broadcast).name, StartsWith("chain"));
 }
 
+TEST_CASE("of what sends alike, that which copies less is chosen") {
+    for (const char* topology : {"2h", "2", "2h@1Gb/s", "2h@100Gb/s"})
+        for (std::uint64_t bytes = 64; bytes <= 1024 * MiB; bytes *= 16)
+            CHECK(chosen(topology, bytes, Collective::all_to_all).name == "direct");
+}
+
 TEST_CASE("what is chosen can be asked for by its name, and is the same") {
     int number = 0;
     for (const Collective collective : all_collectives)

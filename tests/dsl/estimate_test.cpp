@@ -100,6 +100,10 @@ TEST_CASE("what a rank copies within its own buffers takes time, but waits for n
     CHECK(estimated("direct", "4m", Collective::all_to_all) == about(wait + 2 * bytes / rate));
     // All of x once, and then half of it in each of two steps.
     CHECK(estimated("bruck", "4m", Collective::all_to_all) == about(2 * wait + (2 + 2) * bytes / rate));
+    // Between hosts as well. A copy of the own half goes beside the message; one of all of x comes before it.
+    const double message = dsl::fabric_latency + bytes / 2 / dsl::fabric_bandwidth;
+    CHECK(estimated("direct", "2h", Collective::all_to_all) == about(message));
+    CHECK(estimated("bruck", "2h", Collective::all_to_all) == about(message + 2 * bytes / rate));
 }
 
 TEST_CASE("a shared link carries the bytes of all its ranks") {
