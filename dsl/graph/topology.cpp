@@ -53,6 +53,19 @@ class ShortLevel {
         Level level;
         level.name = fmt::format("l{}", place);
         level.size = number("ranks");
+        std::vector<Rank> hosts = {level.size};
+        while (take('+')) {
+            hosts.push_back(number("ranks"));
+            if (hosts.back() > most_ranks - level.size)
+                throw DiagnosticError(span_, fmt::format("a topology has at most {} ranks", most_ranks),
+                                      short_hint);
+            level.size += hosts.back();
+        }
+        const bool is_divided = hosts.size() > 1;
+        if (is_divided && !left().starts_with('h'))
+            throw DiagnosticError(span_,
+                                  "ranks are joined by '+' only where hosts have different numbers of them",
+                                  "hosts of 3 and 2 ranks: 3+2h");
         if (take('m')) {
             level = {.name = "local", .size = level.size, .medium = Medium::memory};
             level.latency = memory_latency;
@@ -60,6 +73,7 @@ class ShortLevel {
             if (take('/')) level.cores = number("cores");
         } else if (take('h')) {
             level = {.name = "host", .size = level.size};
+            if (is_divided) level.hosts = std::move(hosts);
             level.latency = fabric_latency;
             level.bandwidth = fabric_bandwidth;
             if (take('@')) {
@@ -150,6 +164,9 @@ Topology grid_topology(const std::string& text) {
             level.name += std::to_string(result.levels.size());
         if (level.medium == Medium::memory) local = level.name;
         result.levels.push_back(std::move(level));
+        const auto is_divided = [](const Level& some) { return !some.hosts.empty(); };
+        if (result.levels.size() > 1 && std::any_of(result.levels.begin(), result.levels.end(), is_divided))
+            throw DiagnosticError(part, "hosts of different numbers of ranks are the only level", short_hint);
     }
     // All ranks of a host share its links.
     for (Level& level : result.levels)

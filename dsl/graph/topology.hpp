@@ -25,6 +25,9 @@ struct Level {
     double bandwidth = 1.25e9;   // bytes per second, in each direction
     std::string shared_by = {};  // the level whose ranks share this link; empty: each rank has its own
     Rank cores = 0;              // medium memory: the host's cores; 0: one per rank
+    // The ranks of each host, one after another, where hosts of different sizes make up the level. Ranks of
+    // one host share its memory, and its link. Empty: each rank is at the link's end.
+    std::vector<Rank> hosts = {};
     // The network interface by which its messages go on both hosts, by its name or its subnet: "eth1",
     // "10.0.1.0/24"; empty: the runtime finds one.
     std::string nic = {};
@@ -54,7 +57,8 @@ Topology flat_topology(Rank ranks);
 //   4m, 4m/2    `local`: ranks of one host that share its memory (and, after the slash, its 2 cores)
 //   3h, 3h@1Gb/s, 3h@1Gb/s,5us  `host`: hosts joined by a fabric; all ranks of a host share one link (of
 //                 that rate, and latency)
-// Examples: "2x3", "4m", "2mx3h", "4m/2x2h@1Gb/s".
+//   3+2h, ...     the same, of hosts with different numbers of ranks, as the only level
+// Examples: "2x3", "4m", "2mx3h", "4m/2x2h@1Gb/s", "3+2h@25MB/s,17us".
 Topology grid_topology(const std::string& text);
 
 // Figures for hosts about which nothing is known, in seconds and bytes per second. Memory: the time to see a

@@ -47,6 +47,10 @@ void Estimate::add_links() {
                   .sharing = sharing_levels(topology_, i),
                   .sharers = 1};
         for (const int other : link.sharing) link.sharers *= topology_.levels[other].size;
+        if (!level.hosts.empty()) {
+            link.sharers = *std::max_element(level.hosts.begin(), level.hosts.end());
+            for (Rank rank = 0; rank < level.size; ++rank) link.ends.push_back(first_of_host(level, rank));
+        }
         links_.push_back(std::move(link));
     }
     // Data that a rank moves within its own buffers take as long as a copy in its host's memory.
@@ -111,9 +115,7 @@ void Estimate::add_moves(const StepGraph& graph, const std::vector<std::uint32_t
                           .source_clock = clocks.of(step.strand, step.source),
                           .destination_clock = clocks.of(step.strand, step.destination),
                           .region = step.region,
-                          .level = step.source == step.destination
-                                       ? own_memory_
-                                       : level_between(topology_, step.source, step.destination),
+                          .level = level_of(step),
                           .combines = step.combines,
                           .again = arrives_with_it && before->target == step.target,
                           .goes_along = last_sent_in == arrival});
@@ -121,9 +123,21 @@ void Estimate::add_moves(const StepGraph& graph, const std::vector<std::uint32_t
     if (!moves_.empty()) rounds_.push_back(moves_.size());
 }
 
+int Estimate::level_of(const Step& step) const {
+    if (step.source == step.destination) return own_memory_;
+    const int level = level_between(topology_, step.source, step.destination);
+    const std::vector<Rank>& ends = links_[level].ends;
+    const bool is_inside = !ends.empty() && ends[static_cast<std::size_t>(step.source)] ==
+                                                ends[static_cast<std::size_t>(step.destination)];
+    return is_inside ? own_memory_ : level;
+}
+
 std::size_t Estimate::end_of(int level, Rank rank) const {
+    const Link& link = links_[level];
+    const Rank end = link.ends.empty() ? dsl::end_of(topology_, link.sharing, rank)
+                                       : link.ends[static_cast<std::size_t>(rank)];
     return static_cast<std::size_t>(level) * static_cast<std::size_t>(topology_.ranks()) +
-           static_cast<std::size_t>(dsl::end_of(topology_, links_[level].sharing, rank));
+           static_cast<std::size_t>(end);
 }
 
 // ---- Clocks ------------------------------------------------------------------------------------

@@ -16,7 +16,8 @@ namespace hocket::dsl {
 // the phases advance:
 //
 // - Two ranks are joined by the outermost level in which their coordinates differ. Levels of medium memory
-//   count only if no other level differs.
+//   count only if no other level differs. Of hosts with different numbers of ranks, those of one are joined
+//   by its memory.
 // - All that a rank sends to another in a phase is one message. It arrives after the level's latency, plus
 //   the time in which the busier of its two ends carries all its bytes of the phase. An end belongs to one
 //   rank, or to all the ranks that share it. If several ranks send to one end, the bytes beyond those in
@@ -58,6 +59,7 @@ class Estimate {
         bool memory;
         std::vector<int> sharing;
         Rank sharers;
+        std::vector<Rank> ends = {};  // by rank, where hosts have different numbers of ranks; else empty
     };
     // The facts about a step that the estimate needs.
     struct Move {
@@ -78,6 +80,7 @@ class Estimate {
     class Clocks;
 
     void add_links();
+    int level_of(const Step& step) const;  // by which it goes
     void add_moves(const StepGraph& graph, const std::vector<std::uint32_t>& rounds);
     // Returns the number of the rank's end of the level's links.
     std::size_t end_of(int level, Rank rank) const;
@@ -85,7 +88,7 @@ class Estimate {
     Topology topology_;
     std::optional<Rank> one_for_all_;
     std::vector<Link> links_;      // by level; then each host's memory, if no level is in memory
-    int own_memory_ = 0;           // of links_: that of copies within a rank's own buffers
+    int own_memory_ = 0;           // of links_: within a rank's own buffers, or a host without a level
     std::vector<double> regions_;  // their lengths, as fractions of x
     std::vector<StrandClock> clocks_;
     std::vector<Move> moves_;          // round by round

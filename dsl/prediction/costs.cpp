@@ -27,6 +27,15 @@ Rank end_of(const Topology& topology, const std::vector<int>& sharing, Rank rank
     return lowest;
 }
 
+Rank first_of_host(const Level& level, Rank rank) {
+    Rank first = 0;
+    for (const Rank ranks : level.hosts) {
+        if (rank < first + ranks) break;
+        first += ranks;
+    }
+    return first;
+}
+
 int level_between(const Topology& topology, Rank a, Rank b) {
     int memory = 0;
     for (int level = static_cast<int>(topology.levels.size()); level-- > 0;) {

@@ -44,6 +44,9 @@ std::vector<int> sharing_levels(const Topology& topology, int level);
 // sharing_levels of the link's level.
 Rank end_of(const Topology& topology, const std::vector<int>& sharing, Rank rank);
 
+// Returns the first rank of this rank's host, of a level whose hosts have different numbers of ranks.
+Rank first_of_host(const Level& level, Rank rank);
+
 // Returns the level by which two ranks are joined: the outermost in which their coordinates differ. Levels of
 // medium memory count only if no other level differs.
 int level_between(const Topology& topology, Rank a, Rank b);

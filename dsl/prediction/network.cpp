@@ -134,6 +134,9 @@ void Network::add_level(int level) {
     const double rate = spec.rate > 0 ? spec.rate : own.bandwidth;
     const double latency = spec.latency >= 0 ? spec.latency : own.latency;
     check_figures("level " + own.name, rate, latency);
+    if (!own.hosts.empty())
+        throw DiagnosticError(Span(), "hosts of different numbers of ranks cannot be predicted",
+                              "take hosts that are alike: 3mx2h");
     using Kind = FabricSpec::Kind;
     const bool is_switch = spec.kind == Kind::crossbar || spec.kind == Kind::fat_tree;
     const bool is_plain = spec.kind == Kind::crossbar && spec.oversubscription <= 1;

@@ -93,6 +93,34 @@ TEST_CASE("of what sends alike, that which copies less is chosen") {
             CHECK(chosen(topology, bytes, Collective::all_to_all).name == "direct");
 }
 
+TEST_CASE("on hosts of different numbers of ranks, little crosses the links") {
+    const auto crossing = [](const char* topology, Collective collective) {
+        const auto choice = checked("", topology, 8 * MiB, collective);
+        const std::vector<dsl::Rank> hosts = choice->levels().levels[0].hosts;
+        REQUIRE(hosts.size() > 1);
+        std::map<dsl::Rank, double> sent;
+        for (const dsl::Step& step : choice->graph().steps) {
+            const auto host = [&](dsl::Rank rank) {
+                return dsl::first_of_host(choice->levels().levels[0], rank);
+            };
+            if (host(step.source) != host(step.destination))
+                sent[host(step.source)] += dsl::length_of(choice->graph().regions[step.region]);
+        }
+        double most = 0;
+        for (const auto& [host, length] : sent) most = std::max(most, length);
+        INFO(topology << ": " << choice->choices()[0]);
+        return most;
+    };
+    for (const char* topology : {"3+2h@1Gb/s", "4+1h@1Gb/s", "2+3+4h@1Gb/s"}) {
+        INFO(topology);
+        CHECK(crossing(topology, Collective::broadcast) <= 1.01);
+        CHECK(crossing(topology, Collective::reduce) <= 1.01);
+        CHECK(crossing(topology, Collective::all_gather) < 1);
+        CHECK(crossing(topology, Collective::reduce_scatter) < 1);
+        CHECK(crossing(topology, Collective::all_reduce) < 2);
+    }
+}
+
 TEST_CASE("what is chosen can be asked for by its name, and is the same") {
     int number = 0;
     for (const Collective collective : all_collectives)
@@ -315,6 +343,11 @@ TEST_CASE("topologies of hosts have a short form") {
     CHECK(dsl::grid_topology("2mx3mx2h").levels[1].name == "local1");
     CHECK(dsl::grid_topology("2mx3mx2h").levels[2].shared_by == "local1");
     CHECK(dsl::grid_topology("3hx2m").levels[0].shared_by == "local");
+    CHECK(dsl::grid_topology("3+2h@25MB/s,17us").levels[0].hosts == std::vector<dsl::Rank>{3, 2});
+    CHECK(dsl::grid_topology("3+2h@25MB/s,17us").levels[0].size == 5);
+    CHECK(dsl::grid_topology("3+2h").levels[0].name == "host");
+    for (const char* text : {"3+2", "3+2m", "3+h", "3+2hx2", "2x3+2h", "3+0h", "1048576+1h"})
+        CHECK_THROWS_AS(dsl::grid_topology(text), dsl::DiagnosticError);
     for (const char* text : {"", "m", "x2m", "2.sched", "4m/a.sched:b"})
         CHECK(dsl::grid_topology(text).levels.empty());
     CHECK(checked("blueconnect", "2mx3h", MiB)->topology() == "2mx3h");

@@ -121,6 +121,25 @@ TEST_CASE("a shared link carries the bytes of all its ranks") {
           about(1.2 * 30 * us + (2 * bytes + 0.08 * (2 * bytes - 64 * 1024)) / fabric));
 }
 
+TEST_CASE("ranks of one host share its link, however many they are") {
+    const double rate = dsl::fabric_bandwidth, alpha = dsl::fabric_latency;
+    // Ranks 3 and 4 of the second host get x from rank 0, whose host sends it twice; ranks 1 and 2 fetch it.
+    const double busy = alpha * dsl::message_share;
+    CHECK(estimated("direct", "3+2h", Collective::broadcast) == about(alpha + busy + 2 * bytes / rate));
+    // The first host sends what its three ranks have to two others: 6 fifths of x in all.
+    CHECK(estimated("direct", "3+2h", Collective::all_gather) ==
+          Approx(alpha + 2 * busy + 1.2 * bytes / rate).epsilon(0.2));
+    // In a ring one rank of each host sends, what the others have sent in memory, too.
+    const double ring = estimated("ring", "3+2h", Collective::all_gather);
+    CHECK(ring > 0.8 * bytes / rate + alpha);
+    CHECK(ring < 0.8 * bytes / rate + 4 * alpha);
+    CHECK(estimated("ring", "3+2h") < 0.7 * estimated("direct", "3+2h"));
+    // With one rank on each they are hosts as ever; all on one are in memory.
+    CHECK(estimated("ring", "1+1+1h") == about(estimated("ring", "3h")));
+    CHECK(estimated("direct", "2+2h") == Approx(estimated("direct", "2mx2h")).epsilon(1e-6));
+    CHECK(estimated("ring", "3+1h", Collective::all_gather) > 0.75 * bytes / rate);
+}
+
 TEST_CASE("ranks that are dealt to hosts in turn are joined by what is between their hosts") {
     // Rank 0 is with 2: 1 and 3 are on the other host.
     CHECK(estimated("direct", "2hx2m", Collective::broadcast) == about(1.2 * 30 * us + 2 * bytes / 1.25e9));

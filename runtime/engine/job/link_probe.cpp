@@ -1,6 +1,7 @@
 #include "runtime/engine/job/link_probe.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -300,10 +301,11 @@ LinkFigures LinkFigures::of(const std::vector<int>& ranks) const {
 std::string LinkFigures::topology(const std::string& topology) const {
     std::map<int, int> ranks_of;  // by host
     for (const int host : hosts) ++ranks_of[host];
-    const bool has_hosts = topology.ends_with('h');
+    const std::string divided = divided_among_hosts();
+    const bool has_hosts = topology.ends_with('h') || !divided.empty();
     double slowest = 0, latency = 0;
     for (const auto& [host, count] : ranks_of) {
-        // Where hosts have different numbers of ranks, each rank is an end of its own.
+        // Where ranks are not numbered host by host, each of them is an end of its own.
         const double rate = rate_of(host) / (has_hosts ? 1 : count);
         if (rate <= 0) return "";
         slowest = slowest == 0 ? rate : std::min(slowest, rate);
@@ -311,8 +313,21 @@ std::string LinkFigures::topology(const std::string& topology) const {
     for (const HostPair& pair : *pairs)
         if (ranks_of.contains(pair.a) && ranks_of.contains(pair.b)) latency = std::max(latency, pair.latency);
     if (ranks_of.size() < 2 || latency <= 0) return "";
-    return fmt::format("{}{}@{:g}MB/s,{:g}us", topology, has_hosts ? "" : "h", rounded(slowest) / 1e6,
-                       rounded(latency) * 1e6);
+    const std::string whole = topology.ends_with('h') ? topology : divided.empty() ? topology + "h" : divided;
+    return fmt::format("{}@{:g}MB/s,{:g}us", whole, rounded(slowest) / 1e6, rounded(latency) * 1e6);
+}
+
+std::string LinkFigures::divided_among_hosts() const {
+    std::vector<std::size_t> counts;
+    std::set<int> seen;
+    for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+        if (rank == 0 || hosts[rank] != hosts[rank - 1]) {
+            if (!seen.insert(hosts[rank]).second) return "";
+            counts.push_back(0);
+        }
+        ++counts.back();
+    }
+    return fmt::format("{}h", fmt::join(counts, "+"));
 }
 
 std::string LinkFigures::text() const {

@@ -55,8 +55,11 @@ TEST_CASE("a topology takes the figures of its slowest link") {
     CHECK(dsl::grid_topology(all).levels[1].latency == Approx(31e-6));
     CHECK(figures.of({0, 1, 2, 3}).topology("2m/1x2h") == "2m/1x2h@130MB/s,20us");  // a group without host 2
     CHECK(figures.of({2, 4}).topology("2h") == "2h@25MB/s,30us");
-    // Two ranks share host 0's link: each has half of it.
-    CHECK(figures.of({0, 1, 2}).topology("3") == "3h@63MB/s,20us");
+    // Hosts of different numbers of ranks.
+    CHECK(figures.of({0, 1, 2}).topology("3") == "2+1h@130MB/s,20us");
+    CHECK(figures.of({0, 2, 3, 4}).topology("4") == "1+2+1h@25MB/s,31us");
+    // Two ranks share host 0's link, and are not numbered one after the other: each has half of it.
+    CHECK(figures.of({0, 2, 1}).topology("3") == "3h@63MB/s,20us");
     CHECK(figures.of({0, 1}).topology("2m").empty());
     const LinkFigures some{{0, 1, 2}, {{0, 1, 20e-6, 125e6}}};
     CHECK(some.of({0, 1, 2}).topology("3h").empty());
