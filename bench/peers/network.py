@@ -1,8 +1,9 @@
-"""Part 2: all_reduce between hosts made of namespaces."""
+"""Part 2: collectives between hosts made of namespaces."""
 
 import os
 import secrets
 import time
+from dataclasses import dataclass
 
 import build
 import cells
@@ -10,13 +11,84 @@ import libraries
 import report
 from hosts import LINK, NETWORK, Hosts, HostsError
 
-RATE = 1e9  # bits per second
+COLLECTIVES = ["all_reduce"]
 SIZES = [64 << 10, 512 << 10, 4 << 20, 16 << 20, 64 << 20]
-LOCAL_RANKS = 2
+
+
+@dataclass(frozen=True)
+class Place:
+    """Hosts: the ranks on each, and the rate of each one's link in bits per second."""
+
+    ranks: tuple[int, ...]
+    rates: tuple[float, ...]
+
+    @property
+    def text(self):
+        same = len(set(self.ranks)) == 1
+        ranks = f"{len(self.ranks)} hosts x {self.ranks[0]} ranks" if same else "hosts of " + " + ".join(map(str, self.ranks)) + " ranks"
+        rates = ", ".join(f"{rate / 1e9:g}" for rate in (self.rates if len(set(self.rates)) > 1 else self.rates[:1]))
+        return f"{ranks}, {rates} Gbit/s"
+
+    @property
+    def is_even(self):
+        return len(set(self.ranks)) == len(set(self.rates)) == 1
+
+    def host_of(self, rank):
+        host = 0
+        while rank >= self.ranks[host]:
+            rank -= self.ranks[host]
+            host += 1
+        return host
+
+    def needed_bytes(self, collective, size):
+        """Returns what must cross each host's link, in the direction that carries more. Not of all_reduce, whose bytes
+        hosts may divide among themselves."""
+        all_ranks = sum(self.ranks)
+        shares = [ranks / all_ranks for ranks in self.ranks]
+        if collective in ("all_gather", "reduce_scatter"):  # at least its own part goes out, or comes in, and all others come in, or go out
+            return [max(share, 1 - share) * size for share in shares]
+        if collective in ("broadcast", "reduce"):
+            return [size for _ in shares]
+        if collective in ("gather", "scatter"):
+            return [(1 - shares[0]) * size] + [share * size for share in shares[1:]]
+        assert collective == "all_to_all", collective
+        return [ranks * (1 - share) * size for ranks, share in zip(self.ranks, shares)]
+
+    def least_seconds(self, collective, size):
+        if collective == "all_reduce":
+            # Each element crosses every link once in each direction, and all links together 2 (hosts - 1) times.
+            hosts = len(self.ranks)
+            return max(size * 8 / min(self.rates), 2 * (hosts - 1) * size * 8 / sum(self.rates))
+        return max(crosses * 8 / rate for crosses, rate in zip(self.needed_bytes(collective, size), self.rates))
+
+    def least_bytes(self, collective, size):
+        """Returns the bytes that must cross the busiest link, in one direction."""
+        hosts = len(self.ranks)
+        return 2 * (hosts - 1) / hosts * size if collective == "all_reduce" else max(self.needed_bytes(collective, size))
+
+
+PLACES = {
+    "2x2": Place((2, 2), (1e9,) * 2),
+    "4x2": Place((2,) * 4, (1e9,) * 4),
+    "uneven": Place((3, 3, 3), (1e9, 1e9, 0.2e9)),
+    "3+2": Place((3, 2), (1e9,) * 2),
+}
+USUAL_PLACES = ["2x2", "4x2"]
+
+
+class Linked(Hosts):
+    """The hosts of a place."""
+
+    def __init__(self, place, folder):
+        super().__init__(len(place.ranks), max(place.rates), folder)
+        self.place = place
+
+    def _rate_of(self, host):
+        return self.place.rates[host]
 
 
 def slots(hosts):
-    return ",".join(f"{hosts.address(host)}:{LOCAL_RANKS}" for host in range(hosts.count))
+    return ",".join(f"{hosts.address(host)}:{ranks}" for host, ranks in enumerate(hosts.place.ranks))
 
 
 def open_mpi(drivers, hosts):
@@ -39,7 +111,7 @@ def mpich(drivers, hosts):
 
 def gloo(drivers, hosts):
     return libraries.gloo(
-        drivers, lambda rank: hosts.address(rank // LOCAL_RANKS), lambda rank: hosts.enter(rank // LOCAL_RANKS)
+        drivers, lambda rank: hosts.address(hosts.place.host_of(rank)), lambda rank: hosts.enter(hosts.place.host_of(rank))
     )
 
 
@@ -51,11 +123,11 @@ def hocket(drivers, hocket_build, hosts, name, choice):
     def launch(ranks, _folder, arguments):
         return [
             (
-                [*hosts.enter(rank // LOCAL_RANKS), driver, *arguments],
+                [*hosts.enter(hosts.place.host_of(rank)), driver, *arguments],
                 {
                     **job,
                     **libraries.rank_variables(rank, ranks),
-                    "HOCKET_FABRIC_ADDR": hosts.address(rank // LOCAL_RANKS),
+                    "HOCKET_FABRIC_ADDR": hosts.address(hosts.place.host_of(rank)),
                 },
             )
             for rank in range(ranks)
@@ -64,61 +136,59 @@ def hocket(drivers, hocket_build, hosts, name, choice):
     return libraries.Library(name, launch)
 
 
-def between_hosts(builds, names, hosts):
-    drivers, topology = build.DRIVERS, f"{LOCAL_RANKS}mx{hosts.count}h@1Gb/s"
-    blueconnect = {"HOCKET_SCHEDULE": "blueconnect", "HOCKET_TOPOLOGY": topology}
+def between_hosts(builds, names, hosts, collectives):
+    drivers, place = build.DRIVERS, hosts.place
+    ways = [hocket(drivers, builds["hocket"], hosts, "Hocket", {})]
+    if place.is_even and collectives == COLLECTIVES:
+        topology = f"{place.ranks[0]}mx{hosts.count}h@1Gb/s"
+        blueconnect = {"HOCKET_SCHEDULE": "blueconnect", "HOCKET_TOPOLOGY": topology}
+        ways += [
+            hocket(drivers, builds["hocket"], hosts, "Hocket, ring", {"HOCKET_SCHEDULE": "ring"}),
+            hocket(drivers, builds["hocket"], hosts, "Hocket, blueconnect", blueconnect),
+        ]
     every = {
         "openmpi": [open_mpi(drivers, hosts)],
         "mpich": [mpich(drivers, hosts)],
         "gloo": [gloo(drivers, hosts)],
-        "hocket": [
-            hocket(drivers, builds["hocket"], hosts, "Hocket", {}),
-            hocket(drivers, builds["hocket"], hosts, "Hocket, ring", {"HOCKET_SCHEDULE": "ring"}),
-            hocket(drivers, builds["hocket"], hosts, "Hocket, blueconnect", blueconnect),
-        ],
+        "hocket": ways,
         "before": [hocket(drivers, builds["before"], hosts, report.BEFORE, {})],
     }
     return [library for name in names for library in every.get(name, [])]
 
 
-def least_bytes(hosts, size):
-    """Returns the bytes that all_reduce must move over the busiest link, in each direction."""
-    return 2 * (hosts - 1) / hosts * size
-
-
-def measure_between(hosts_count, builds, names, folder, deadline, cells_left):
-    plan = [("all_reduce", size) for size in SIZES]
-    place = f"{hosts_count} hosts x {LOCAL_RANKS} ranks, 1 Gbit/s"
-    with Hosts(hosts_count, RATE, os.path.join(folder, f"hosts-{hosts_count}")) as hosts:
+def measure_between(name, plan, builds, names, folder, deadline, cells_left):
+    place = PLACES[name]
+    with Linked(place, os.path.join(folder, f"hosts-{name}")) as hosts:
         group = cells.measure(
-            between_hosts(builds, names, hosts),
+            between_hosts(builds, names, hosts, list(dict.fromkeys(collective for collective, _ in plan))),
             plan,
-            hosts_count * LOCAL_RANKS,
-            os.path.join(folder, f"between-{hosts_count}"),
+            sum(place.ranks),
+            os.path.join(folder, f"between-{name}"),
             deadline,
             cells_left,
             meter=hosts.traffic,
         )
-    cells.mark_uncrossed(group, lambda cell: least_bytes(hosts_count, cell["bytes"]))
+    cells.mark_uncrossed(group, lambda cell: place.least_bytes(cell["collective"], cell["bytes"]))
     for cell in group:
-        seconds = least_bytes(hosts_count, cell["bytes"]) * 8 / RATE
-        cell["place"] = place
+        seconds = place.least_seconds(cell["collective"], cell["bytes"])
+        cell["place"] = place.text
         cell["rows"][report.LIMIT] = {"median_us": seconds * 1e6, "wrong": 0}
     return group
 
 
-def measure(builds, names, folder, seconds):
+def measure(builds, names, places, collectives, sizes, folder, seconds):
     deadline = time.monotonic() + seconds
-    hosts_counts = [2, 4]
+    plan = [(collective, size) for collective in collectives for size in sizes]
     measured = []
-    for turn, count in enumerate(hosts_counts):
-        build.say(f"{count} hosts x {LOCAL_RANKS} ranks")
+    for turn, name in enumerate(places):
+        place = PLACES[name]
+        build.say(place.text)
         try:
-            group = measure_between(count, builds, names, folder, deadline, (len(hosts_counts) - turn) * len(SIZES))
+            group = measure_between(name, plan, builds, names, folder, deadline, (len(places) - turn) * len(plan))
         except HostsError as error:
             print(f"left out: {error}")
             continue
-        report.print_network_table(group)
+        for collective in collectives:
+            report.print_network_table([cell for cell in group if cell["collective"] == collective])
         measured += group
     return measured
-

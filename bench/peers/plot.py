@@ -134,9 +134,12 @@ def draw_host(cells, file, touch, place="on one host"):
 
 
 def draw_network(cells, file):
-    places = list(dict.fromkeys(cell["place"] for cell in cells))
-    panels = [(place, by_size([cell for cell in cells if cell["place"] == place])) for place in places]
-    draw(panels, min(2, len(panels)), "all_reduce over networks, float32", size_ticks, file)
+    of_panels = list(dict.fromkeys((cell["place"], cell["collective"]) for cell in cells))
+    panels = [
+        (f"{collective}, {place}", by_size([c for c in cells if (c["place"], c["collective"]) == (place, collective)]))
+        for place, collective in of_panels
+    ]
+    draw(panels, min(2, len(panels)), "Collectives over networks, float32", size_ticks, file)
 
 
 def draw_scaling(cells, file):

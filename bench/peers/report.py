@@ -105,7 +105,7 @@ def print_network_table(group):
     rows = [row for row in row_names(group) if measured(group, row)]
     own = [row for row in rows if row not in PEERS and row not in (LIMIT, BEFORE)]
     limited = LIMIT in rows
-    print(f"\nall_reduce, {group[0]['place']}, float32: median time; {RATIOS}")
+    print(f"\n{group[0]['collective']}, {group[0]['place']}, float32: median time; {RATIOS}")
     header = ["size", *rows, *(f"peer/{row}" for row in own), *(f"limit/{row}" for row in own if limited)]
     print_columns(
         header,
@@ -209,8 +209,9 @@ def network_verdicts(cells):
     for row, choice in (("Hocket, blueconnect", "blueconnect"), ("Hocket", "Hocket's choice")):
         what = f"3. between hosts, {choice}"
         within = what + ": within 10 % of the links' limit"
-        verdicts.append(verdict(within, cells, lambda c, row=row: share(c, row, LIMIT), 1 / 1.1))
-        verdicts.append(faster(what, cells, row))
+        of_it = [cell for cell in cells if row in cell["rows"]]
+        verdicts.append(verdict(within, of_it, lambda c, row=row: share(c, row, LIMIT), 1 / 1.1))
+        verdicts.append(faster(what, of_it, row))
     return verdicts
 
 
