@@ -348,11 +348,11 @@ HKT_API hkt_status hkt_comm_create(const hkt_comm_options* options, hkt_comm** c
 
 /* Leaves the job and frees the communicator; its plans must have been destroyed before, and its unfinished
  * requests become invalid. Never waits for other ranks longer than a second; where the link to one is
- * down, until it is up again or the rank is lost. Calls of other threads end first, as after hkt_comm_abort;
- * no call may begin any more. In a forked child it only frees the child's copy, and the parent's job does
- * not notice. Null is a no-op. It tells no failure: where a stream of a device has had starts
- * (HOCKET_CUDA_PLANS), synchronise with the stream and ask hkt_comm_status before, and only then rely on
- * recv. */
+ * down, until it is up again or the rank is lost, for 30 s at most. Calls of other threads end first, as
+ * after hkt_comm_abort; no call may begin any more. In a forked child it only frees the child's copy, and the
+ * parent's job does not notice. Null is a no-op. It tells no failure: where a stream of a device has had
+ * starts (HOCKET_CUDA_PLANS), synchronise with the stream and ask hkt_comm_status before, and only then rely
+ * on recv. */
 HKT_API void hkt_comm_destroy(hkt_comm* comm);
 
 /* The ranks of comm divide themselves into groups: ranks that give the same color (0 or more) make a

@@ -24,8 +24,10 @@ class Place:
 
     @property
     def text(self):
-        same = len(set(self.ranks)) == 1
-        ranks = f"{len(self.ranks)} hosts x {self.ranks[0]} ranks" if same else "hosts of " + " + ".join(map(str, self.ranks)) + " ranks"
+        if len(set(self.ranks)) == 1:
+            ranks = f"{len(self.ranks)} hosts x {self.ranks[0]} ranks"
+        else:
+            ranks = f"hosts of {' + '.join(map(str, self.ranks))} ranks"
         rates = ", ".join(f"{rate / 1e9:g}" for rate in (self.rates if len(set(self.rates)) > 1 else self.rates[:1]))
         return f"{ranks}, {rates} Gbit/s"
 
@@ -45,7 +47,8 @@ class Place:
         hosts may divide among themselves."""
         all_ranks = sum(self.ranks)
         shares = [ranks / all_ranks for ranks in self.ranks]
-        if collective in ("all_gather", "reduce_scatter"):  # at least its own part goes out, or comes in, and all others come in, or go out
+        if collective in ("all_gather", "reduce_scatter"):
+            # Its own part one way, and all others the other way.
             return [max(share, 1 - share) * size for share in shares]
         if collective in ("broadcast", "reduce"):
             return [size for _ in shares]
@@ -176,9 +179,9 @@ def measure_between(name, plan, builds, names, folder, deadline, cells_left):
     return group
 
 
-def measure(builds, names, places, collectives, sizes, folder, seconds):
+def measure(builds, names, places, plan, folder, seconds):
+    """plan: (collective, size) pairs."""
     deadline = time.monotonic() + seconds
-    plan = [(collective, size) for collective in collectives for size in sizes]
     measured = []
     for turn, name in enumerate(places):
         place = PLACES[name]
@@ -188,7 +191,7 @@ def measure(builds, names, places, collectives, sizes, folder, seconds):
         except HostsError as error:
             print(f"left out: {error}")
             continue
-        for collective in collectives:
+        for collective in dict.fromkeys(collective for collective, _ in plan):
             report.print_network_table([cell for cell in group if cell["collective"] == collective])
         measured += group
     return measured

@@ -6,11 +6,9 @@
 #include <numeric>
 
 namespace hocket::dsl {
-namespace {
 
-// The optimal string alignment distance. Row i has the distances of a's first i characters to each beginning
-// of b.
-std::size_t distance(std::string_view a, std::string_view b) {
+// Row i has the distances of a's first i characters to each beginning of b.
+std::size_t changes_between(std::string_view a, std::string_view b) {
     std::vector<std::size_t> before, last(b.size() + 1), row(b.size() + 1);
     std::iota(last.begin(), last.end(), std::size_t{0});
     for (std::size_t i = 1; i <= a.size(); ++i) {
@@ -26,14 +24,12 @@ std::size_t distance(std::string_view a, std::string_view b) {
     return last[b.size()];
 }
 
-}  // namespace
-
 std::string did_you_mean(std::string_view text, const std::vector<std::string>& names) {
     if (text.size() == 1) return "";
     std::size_t least = std::max<std::size_t>(1, text.size() / 3) + 1;
     std::string_view closest;
     for (const std::string& name : names)
-        if (const std::size_t changes = distance(text, name); changes < least) {
+        if (const std::size_t changes = changes_between(text, name); changes < least) {
             least = changes;
             closest = name;
         }

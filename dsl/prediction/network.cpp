@@ -131,12 +131,11 @@ void Network::add_level(int level) {
     if (is_memory(topology_.levels[level])) return;
     const FabricSpec& spec = spec_.levels[static_cast<std::size_t>(level)];
     const Level& own = topology_.levels[level];
-    const double rate = spec.rate > 0 ? spec.rate : own.bandwidth;
+    // Of hosts with different numbers of ranks, each rank has a link, with its share of its host's.
+    const double sharers = own.hosts.empty() ? 1 : *std::max_element(own.hosts.begin(), own.hosts.end());
+    const double rate = spec.rate > 0 ? spec.rate : own.bandwidth / sharers;
     const double latency = spec.latency >= 0 ? spec.latency : own.latency;
     check_figures("level " + own.name, rate, latency);
-    if (!own.hosts.empty())
-        throw DiagnosticError(Span(), "hosts of different numbers of ranks cannot be predicted",
-                              "take hosts that are alike: 3mx2h");
     using Kind = FabricSpec::Kind;
     const bool is_switch = spec.kind == Kind::crossbar || spec.kind == Kind::fat_tree;
     const bool is_plain = spec.kind == Kind::crossbar && spec.oversubscription <= 1;

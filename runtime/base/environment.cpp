@@ -39,31 +39,36 @@ Environment process_environment() {
     return [](const char* name) -> const char* { return std::getenv(name); };
 }
 
-// Names are compared without what all of them begin with, which would make short ones alike.
+// Only what is certain enough is named, as a program's own variables may begin alike: names that take one
+// change, or lack the end that one name alone has.
 std::vector<std::string> misspelt_variables() {
-    std::vector<std::string> known, known_whole, found;
+    std::vector<std::string> known, found;
     std::istringstream names(variables);
-    for (std::string name; names >> name;) {
-        known.push_back(name);
-        known_whole.push_back(std::string(prefix) + name);
-    }
-    const auto is_like_a_known_one = [&](const std::string& name) {
+    for (std::string name; names >> name;) known.push_back(name);
+    const auto meant_by = [&](const std::string& name) -> std::string {
         const auto lacks_its_end = [&](const std::string& one) { return one.starts_with(name + "_"); };
-        return std::ranges::count_if(known, lacks_its_end) == 1 || !dsl::did_you_mean(name, known).empty();
+        if (std::ranges::count_if(known, lacks_its_end) == 1)
+            return *std::ranges::find_if(known, lacks_its_end);
+        if (name.size() < 4) return "";  // too many others are as near
+        const auto is_near = [&](const std::string& one) { return dsl::changes_between(name, one) == 1; };
+        const auto near = std::ranges::find_if(known, is_near);
+        return near == known.end() ? "" : *near;
     };
     for (char** variable = environ; variable && *variable; ++variable) {
         const std::string_view entry = *variable, whole = entry.substr(0, entry.find('='));
-        if (!whole.starts_with(prefix) || std::ranges::count(known_whole, whole) > 0) continue;
-        if (is_like_a_known_one(std::string(whole.substr(prefix.size()))))
-            found.push_back(fmt::format("{} is not known{}", whole, dsl::did_you_mean(whole, known_whole)));
+        if (!whole.starts_with(prefix)) continue;
+        const std::string name(whole.substr(prefix.size()));
+        if (std::ranges::count(known, name) > 0) continue;
+        if (const std::string meant = meant_by(name); !meant.empty())
+            found.push_back(fmt::format("{} is not known (did you mean '{}{}'?)", whole, prefix, meant));
     }
     return found;
 }
 
-void warn_of_misspelt_variables(std::string_view who) noexcept {
+void warn_of_misspelt_variables(std::string_view who, bool says) noexcept {
     static std::atomic<bool> has_warned = false;
     try {
-        if (has_warned.exchange(true)) return;
+        if (has_warned.exchange(true) || !says) return;
         for (const std::string& misspelt : misspelt_variables()) log_line("hocket: {}: {}", who, misspelt);
     } catch (...) {  // out of memory
     }

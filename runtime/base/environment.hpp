@@ -18,8 +18,9 @@ Environment process_environment();
 // Returns "HOCKET_SCHEDUL is not known (did you mean 'HOCKET_SCHEDULE'?)" for each variable of the process
 // whose name is like that of one that Hocket reads. Other names that begin with HOCKET_ may be the program's.
 std::vector<std::string> misspelt_variables();
-// Writes them to stderr, as "hocket: rank 0: HOCKET_SCHEDUL is ...", once in a process. Thread-safe.
-void warn_of_misspelt_variables(std::string_view who) noexcept;
+// The first call in a process writes them to stderr, as "hocket: rank 0: HOCKET_SCHEDUL is ...", unless
+// another process does (says: false). Thread-safe, but no thread may change the environment meanwhile.
+void warn_of_misspelt_variables(std::string_view who, bool says = true) noexcept;
 
 // One day. A longer time is reduced to this: programs ask for weeks when they mean "as long as it takes".
 inline constexpr std::int64_t longest_timeout_ms = 24 * 3600 * 1000;

@@ -102,9 +102,9 @@ void Communicator::log_joining() const {
     log_.log(LogLevel::info, "joined {} rank{} as process {} on {}: topology {}, provider {} ({}{}{})",
              size(), size() == 1 ? "" : "s", own.pid, own.host, own.topology, own.provider, why,
              connections_->provider_why().empty() ? "" : "; ", connections_->provider_why());
-    if (connections_->local_peers() == nullptr || connections_->local_peers()->self() == 0)
-        warn_of_misspelt_variables(
-            record::name_of(own));  // the other ranks of this host have the same, mostly
+    // The other ranks of a host mostly have the same variables.
+    const LocalPeers* const local_peers = connections_->local_peers();
+    warn_of_misspelt_variables(record::name_of(own), local_peers == nullptr || local_peers->self() == 0);
     if (!connections_->links_text().empty())
         log_.log(LogLevel::info, "links: {}", connections_->links_text());
     log_.log(LogLevel::debug,

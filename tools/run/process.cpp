@@ -29,11 +29,12 @@ namespace {
 // time. Fewer buffers make up for most of their memory. libfabric takes such settings from the environment
 // alone, which no thread of the rank reads yet.
 void set_up_libfabric() {
-    const auto is_asked_for = [](const char* variable) {
-        const char* provider = std::getenv(variable);
-        return provider != nullptr && provider == std::string_view("ofi+tcp");
+    const auto value_of = [](const char* variable) {
+        const char* value = std::getenv(variable);
+        return std::string_view(value ? value : "");
     };
-    if (!is_asked_for("HOCKET_PROVIDER") && !is_asked_for("HOCKET_PROVIDER_FOR_ALL")) return;
+    const std::string_view for_all = value_of("HOCKET_PROVIDER_FOR_ALL");
+    if ((for_all.empty() ? value_of("HOCKET_PROVIDER") : for_all) != "ofi+tcp") return;
     setenv("FI_OFI_RXM_BUFFER_SIZE", "69632", 0);
     setenv("FI_OFI_RXM_MSG_RX_SIZE", "64", 0);
 }

@@ -62,7 +62,7 @@ class Bootstrap {
     // stranger (wrong secret, wrong protocol, a port scanner) is turned away and logged to stderr, without
     // effect on the others.
     static std::unique_ptr<Bootstrap> join(const BootstrapOptions& options);
-    virtual ~Bootstrap() = default;  // calls leave(), if that was not done yet
+    virtual ~Bootstrap() = default;  // leaves, if that was not done yet, and waits for no link
 
     virtual int rank() const = 0;
     virtual int world_size() const = 0;
@@ -140,7 +140,7 @@ class Bootstrap {
     virtual int event_fd() const = 0;
 
     // Says goodbye and closes. Idempotent; waits no longer than 500 ms; where a link is down, until it is up
-    // again or the rank behind it is lost.
+    // again, the rank behind it is lost, or 30 s are over, unless a rank was lost before.
     virtual void leave() = 0;
 };
 

@@ -23,8 +23,9 @@ Member::Member(const BootstrapOptions& options)
     thread_ = start_thread("hkt-member", [this] { run(); });
 }
 
+// What has not left by now has failed to join, or to do what it joined for.
 Member::~Member() {
-    leave();
+    end(false);
 }
 
 void Member::begin(std::vector<Link> links) noexcept {
@@ -198,10 +199,14 @@ bool Member::has_left(int rank) const {
 }
 
 void Member::leave() {
+    end(true);
+}
+
+void Member::end(bool waits_for_links) {
     const std::lock_guard one_at_a_time(leave_mutex_);
     {
         const std::lock_guard lock(mutex_);
-        leaving_ = true;
+        if (!std::exchange(leaving_, true)) waits_for_links_ = waits_for_links;
         left_[rank_] = true;
         changed_.notify_all();
     }

@@ -46,6 +46,7 @@ class Member : public Bootstrap {
     void leave() override;
 
   private:
+    void end(bool waits_for_links);
     void throw_if_hopeless() const;  // for the caller, which holds mutex_
     void throw_if_broken() const;    // the same, but ignores ranks that have left
 
@@ -53,7 +54,7 @@ class Member : public Bootstrap {
     void run();
     void step();
     void say_goodbye();
-    bool is_cut_off(Clock::time_point now);
+    bool is_cut_off(const std::vector<bool>& ended, Clock::time_point now);
     void note_absence(Clock::time_point now);
     void judge_silence(Clock::time_point now);
     std::string others_silent_with(std::size_t index, Clock::time_point now);
@@ -104,6 +105,7 @@ class Member : public Bootstrap {
     bool has_reported_ = false;
     std::vector<bool> left_;
     bool has_begun_ = false, leaving_ = false;
+    bool waits_for_links_ = false;                   // as it leaves
     std::uint32_t gather_number_ = 0;                // of the current all_gather
     std::optional<std::string> pending_blob_;        // given by the caller; the thread will take it
     std::vector<std::optional<std::string>> parts_;  // rank 0: from all ranks; others: from rank 0's answer

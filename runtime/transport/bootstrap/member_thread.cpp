@@ -92,6 +92,9 @@ void Member::step() {
 // guests have stopped, so that it passes on any earlier report of theirs.
 void Member::say_goodbye() {
     auto deadline = Clock::now() + goodbye_time;
+    const auto end =
+        Clock::now() + (waits_for_links_ ? std::min<Clock::duration>(Silence::longest(times_), 30s)
+                                         : Clock::duration(goodbye_time));
     send_pending_report();
     send_departures();
     tell_all(FrameType::goodbye, {});
@@ -106,7 +109,7 @@ void Member::say_goodbye() {
         const bool all_silent = std::all_of(set.begin(), set.end(), [](const pollfd& p) { return p.fd < 0; });
         if (all_silent) break;
         if (const auto now = Clock::now(); now >= deadline) {
-            if (!is_cut_off(now)) break;
+            if (now >= end || !is_cut_off(silent, now)) break;
             deadline = now + goodbye_look;
         }
         poll_until(set, departures_.empty() ? deadline : std::min(deadline, departures_due_));
@@ -123,16 +126,18 @@ void Member::say_goodbye() {
     send_departures();
 }
 
-// Returns true if a peer's host has not acknowledged all that was sent, and is not yet lost for that: the
-// kernel repeats the goodbye, and what was sent before it, once the link is up again. The connection must be
-// open until then. Also the end of a container would drop what its kernel still has to send.
-bool Member::is_cut_off(Clock::time_point now) {
+// Returns true if the host of a peer that has not ended has not acknowledged all that was sent, and is not
+// yet lost for that: the kernel repeats the goodbye, and what was sent before it, once the link is up again.
+// The connection must be open until then. Also the end of a container would drop what its kernel still has to
+// send.
+bool Member::is_cut_off(const std::vector<bool>& ended, Clock::time_point now) {
     if (loss()) return false;
-    return std::any_of(links_.begin(), links_.end(), [&](Link& link) {
-        if (!link.is_open()) return false;
-        const Answers answers = link.answers();
-        return answers.are_missing && !link.silence().verdict(now, answers, times_);
-    });
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+        if (!links_[i].is_open() || ended[i]) continue;
+        const Answers answers = links_[i].answers();
+        if (answers.are_due && !links_[i].silence().verdict(now, answers, times_)) return true;
+    }
+    return false;
 }
 
 // Other ranks are not blamed for time in which this process could not receive.

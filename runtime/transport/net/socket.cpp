@@ -287,7 +287,7 @@ Answers answers_of(const Socket& connection) {
     getsockopt(connection.fd(), IPPROTO_TCP, TCP_INFO, &info, &size);
     return {info.tcpi_retransmits > 0, info.tcpi_probes > 0,
             std::chrono::milliseconds(info.tcpi_last_ack_recv),
-            std::chrono::milliseconds(info.tcpi_last_data_sent)};
+            std::chrono::milliseconds(info.tcpi_last_data_sent), info.tcpi_unacked > 0};
 }
 
 std::size_t most_strangers() {

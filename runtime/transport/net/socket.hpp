@@ -118,6 +118,7 @@ struct Answers {
     bool is_probing = false;        // nor has a probe of the other end's window
     Clock::duration last_answer{};  // time since the last acknowledgement
     Clock::duration last_sent{};    // time since data were last sent, for the first time or again
+    bool are_due = false;           // data have not been acknowledged, whether retransmitted or not
 };
 Answers answers_of(const Socket& connection);
 

@@ -123,6 +123,7 @@ TEST_CASE("an outage that is shorter than the heartbeat timeout is survived") {
             });
             expect(!job->loss(), job->loss() ? job->loss()->reason : "");
             job->all_gather("still here", 10s);
+            job->leave();
             return "";
         });
         messages.await(many);
@@ -145,7 +146,10 @@ TEST_CASE("a rank that leaves while the link is down has left, and is not lost")
             job->all_gather("", 5s);
             running.add();
             cut_off.await(1);
-            if (rank == 0) return "";
+            if (rank == 0) {
+                job->leave();
+                return "";
+            }
             const bool is_over = eventually([&] { return job->has_left(0) || job->loss().has_value(); }, 20s);
             expect(is_over, "to hear of rank 0");
             expect(!job->loss(), job->loss() ? job->loss()->reason : "");
