@@ -12,7 +12,7 @@ import report
 from hosts import LINK, NETWORK, Hosts, HostsError
 
 COLLECTIVES = ["all_reduce"]
-SIZES = [64 << 10, 512 << 10, 4 << 20, 16 << 20, 64 << 20]
+SIZES = "64K,512K,4M,16M,64M"  # as --sizes takes them
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def between_hosts(builds, names, hosts, collectives):
     drivers, place = build.DRIVERS, hosts.place
     ways = [hocket(drivers, builds["hocket"], hosts, "Hocket", {})]
     if place.is_even and collectives == COLLECTIVES:
-        topology = f"{place.ranks[0]}mx{hosts.count}h@1Gb/s"
+        topology = f"{place.ranks[0]}mx{hosts.count}h@{place.rates[0] / 1e9:g}Gb/s"
         blueconnect = {"HOCKET_SCHEDULE": "blueconnect", "HOCKET_TOPOLOGY": topology}
         ways += [
             hocket(drivers, builds["hocket"], hosts, "Hocket, ring", {"HOCKET_SCHEDULE": "ring"}),
