@@ -25,8 +25,8 @@ struct Level {
     double bandwidth = 1.25e9;   // bytes per second, in each direction
     std::string shared_by = {};  // the level whose ranks share this link; empty: each rank has its own
     Rank cores = 0;              // medium memory: the host's cores; 0: one per rank
-    // The ranks of each host, one after another, where hosts of different sizes make up the level. Ranks of
-    // one host share its memory, and its link. Empty: each rank is at the link's end.
+    // Medium fabric: how many ranks each host has, if the hosts differ in that and make up this level. Ranks
+    // of one host, numbered one after another, share its memory and its link. Empty: all members are alike.
     std::vector<Rank> hosts = {};
     // The network interface by which its messages go on both hosts, by its name or its subnet: "eth1",
     // "10.0.1.0/24"; empty: the runtime finds one.

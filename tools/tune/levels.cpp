@@ -214,11 +214,10 @@ double LevelFigures::fastest() const {
 std::vector<LevelFigures> measure_levels(hkt_comm* comm, const dsl::Topology& topology, double seconds) {
     for (const dsl::Level& level : topology.levels)
         if (!level.hosts.empty())
-            throw std::runtime_error(
-                fmt::format("hosts of different numbers of ranks ({}) cannot be measured: leave "
-                            "HOCKET_TOPOLOGY unset, or "
-                            "start as many ranks on each host",
-                            topology.name));
+            throw std::runtime_error(fmt::format(
+                "hosts of different numbers of ranks ({}) cannot be measured: leave HOCKET_TOPOLOGY "
+                "unset, or start as many ranks on each host",
+                topology.name));
     const auto levels = std::count_if(topology.levels.begin(), topology.levels.end(),
                                       [](const dsl::Level& level) { return level.size > 1; });
     std::vector<LevelFigures> figures(topology.levels.size());

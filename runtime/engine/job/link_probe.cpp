@@ -298,10 +298,28 @@ LinkFigures LinkFigures::of(const std::vector<int>& ranks) const {
     return some;
 }
 
+namespace {
+
+// Returns "3+2h" if the ranks are numbered host by host; otherwise "". hosts: by rank.
+std::string divided_among(const std::vector<int>& hosts) {
+    std::vector<std::size_t> counts;
+    std::set<int> seen;
+    for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+        if (rank == 0 || hosts[rank] != hosts[rank - 1]) {
+            if (!seen.insert(hosts[rank]).second) return "";
+            counts.push_back(0);
+        }
+        ++counts.back();
+    }
+    return fmt::format("{}h", fmt::join(counts, "+"));
+}
+
+}  // namespace
+
 std::string LinkFigures::topology(const std::string& topology) const {
     std::map<int, int> ranks_of;  // by host
     for (const int host : hosts) ++ranks_of[host];
-    const std::string divided = divided_among_hosts();
+    const std::string divided = divided_among(hosts);
     const bool has_hosts = topology.ends_with('h') || !divided.empty();
     double slowest = 0, latency = 0;
     for (const auto& [host, count] : ranks_of) {
@@ -315,19 +333,6 @@ std::string LinkFigures::topology(const std::string& topology) const {
     if (ranks_of.size() < 2 || latency <= 0) return "";
     const std::string whole = topology.ends_with('h') ? topology : divided.empty() ? topology + "h" : divided;
     return fmt::format("{}@{:g}MB/s,{:g}us", whole, rounded(slowest) / 1e6, rounded(latency) * 1e6);
-}
-
-std::string LinkFigures::divided_among_hosts() const {
-    std::vector<std::size_t> counts;
-    std::set<int> seen;
-    for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
-        if (rank == 0 || hosts[rank] != hosts[rank - 1]) {
-            if (!seen.insert(hosts[rank]).second) return "";
-            counts.push_back(0);
-        }
-        ++counts.back();
-    }
-    return fmt::format("{}h", fmt::join(counts, "+"));
 }
 
 std::string LinkFigures::text() const {

@@ -38,8 +38,6 @@ struct LinkFigures {
     // Returns what `topology` (dsl::host_topology's short form, or a number of ranks) is with the figures of
     // its slowest link: "2mx3h@25MB/s,60us"; "" if not all links were measured.
     std::string topology(const std::string& topology) const;
-    // Returns "3+2h" if the ranks are numbered host by host; otherwise "".
-    std::string divided_among_hosts() const;
     // Returns those of a communicator of these ranks.
     LinkFigures of(const std::vector<int>& ranks) const;
     // For people, of the pairs among these ranks: "3 pairs of hosts: 25 to 125 MB/s (slowest: hosts 0 and 2),

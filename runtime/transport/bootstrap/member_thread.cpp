@@ -92,7 +92,7 @@ void Member::step() {
 // guests have stopped, so that it passes on any earlier report of theirs.
 void Member::say_goodbye() {
     auto deadline = Clock::now() + goodbye_time;
-    const auto end =
+    const auto latest =
         Clock::now() + (waits_for_links_ ? std::min<Clock::duration>(Silence::longest(times_), 30s)
                                          : Clock::duration(goodbye_time));
     send_pending_report();
@@ -109,7 +109,7 @@ void Member::say_goodbye() {
         const bool all_silent = std::all_of(set.begin(), set.end(), [](const pollfd& p) { return p.fd < 0; });
         if (all_silent) break;
         if (const auto now = Clock::now(); now >= deadline) {
-            if (now >= end || !is_cut_off(silent, now)) break;
+            if (now >= latest || !is_cut_off(silent, now)) break;
             deadline = now + goodbye_look;
         }
         poll_until(set, departures_.empty() ? deadline : std::min(deadline, departures_due_));
